@@ -18,6 +18,10 @@ type commandChecker struct {
 	lastInSequence *Command // of the sequence being checked
 	worstCaseUs    uint64   // so far, of the sequence being checked
 	hasCall        bool
+
+	// For each byte of the scratch tensors 1 + the device from which the sequence being checked has
+	// loaded it, or 0.
+	loadedFrom []uint8
 }
 
 var windowKindNames = [...]string{
@@ -46,7 +50,7 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 			first = next
 		}
 		v.WorstCaseUs[i] = c.worstCaseUs
-		c.hideTLBWindows()
+		c.forgetState()
 	}
 	if c.hasCall {
 		return sum, v.verifyCalls()
@@ -55,7 +59,8 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 }
 
 func newCommandChecker(v *View) *commandChecker {
-	c := &commandChecker{view: v, windowStates: make([]windowState, len(v.Windows))}
+	c := &commandChecker{view: v, windowStates: make([]windowState, len(v.Windows)),
+		loadedFrom: make([]uint8, v.scratchBytes)}
 	for i := range v.Devices {
 		c.boards[i] = v.Board(i)
 	}
@@ -67,8 +72,9 @@ func newCommandChecker(v *View) *commandChecker {
 	return c
 }
 
-// hideTLBWindows makes all Tlb windows inaccessible until their next Point.
-func (c *commandChecker) hideTLBWindows() {
+// forgetState makes all Tlb windows inaccessible until their next Point, and scratch unwritten.
+func (c *commandChecker) forgetState() {
+	clear(c.loadedFrom)
 	for _, window := range c.pointedWindows {
 		c.windowStates[window].end = 0
 	}
@@ -290,13 +296,13 @@ func checkDelay(m *Command) (problem string) {
 	return ""
 }
 
-// checkCall hides Tlb windows, because the called sequence may point them at other tiles.
+// checkCall forgets: the called sequence may point windows at other tiles, and write scratch.
 func (c *commandChecker) checkCall(m *Command) (problem string) {
 	if int(m.Index) >= len(c.view.Sequences) {
 		return Text("sequence %d does not exist", uint64(m.Index))
 	}
 	c.hasCall = true
-	c.hideTLBWindows()
+	c.forgetState()
 	return ""
 }
 
@@ -315,33 +321,54 @@ func describeTooLargeValue(m *Command) string {
 }
 
 // checkDataRange checks the bytes of the payload (index 0) or of tensor n (index n+1) that m copies
-// or compares. An output must be a tensor.
+// or compares. An output must be a tensor. Copies also accept scratch.
 func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
-	data, size := "payload", c.view.Reservation.PayloadBytes
+	data, size, scratch := "payload", c.view.Reservation.PayloadBytes, false
 	if m.Index != 0 || role == gen.RoleOutput {
 		if m.Index == 0 || int(m.Index) > len(c.view.Tensors) {
 			return Text("index %d selects no tensor; the tensors have the indices 1 to %d",
 				uint64(m.Index), uint64(len(c.view.Tensors)))
 		}
 		t := &c.view.Tensors[m.Index-1]
-		if t.Role != role {
-			return c.describeWrongRole(t)
+		if t.Role != role && (t.Role != gen.RoleScratch || m.Opcode == gen.OpcodeCompare) {
+			return "tensor " + Quote(c.view.Name(t.Name)) + " is " + roleNames[t.Role] + ", not " +
+				roleNames[role]
 		}
-		data, size = "tensor", t.Size
+		data, size, scratch = "tensor", t.Size, t.Role == gen.RoleScratch
 	}
 	if m.Value > size || uint64(m.Amount) > size-m.Value {
 		return Text("%x bytes at offset %x reach outside the "+data+" of %x bytes",
 			uint64(m.Amount), m.Value, size)
 	}
+	if scratch {
+		return c.checkScratch(m)
+	}
 	return ""
 }
 
-func (c *commandChecker) describeWrongRole(t *Tensor) string {
-	roles := " is an output, not an input"
-	if t.Role == gen.RoleInput {
-		roles = " is an input, not an output"
+var roleNames = [...]string{
+	gen.RoleInput:   "an input",
+	gen.RoleOutput:  "an output",
+	gen.RoleScratch: "scratch",
+}
+
+// checkScratch checks that a value is loaded whole, and stored only to the device of the load.
+func (c *commandChecker) checkScratch(m *Command) (problem string) {
+	if gen.Access(m.Mode) != gen.AccessExact || m.Amount != uint32(m.Width) {
+		return Text("scratch needs mode 1 (exact) and one access, but amount is %d and width %d",
+			uint64(m.Amount), uint64(m.Width))
 	}
-	return "tensor " + Quote(c.view.Name(t.Name)) + roles
+	from := c.loadedFrom[c.view.Tensors[m.Index-1].ArenaOffset+m.Value:][:m.Amount]
+	device := 1 + c.view.Windows[m.Window].Device
+	for i := range from {
+		if m.Opcode == gen.OpcodeCopyOut {
+			from[i] = device
+		} else if from[i] != device {
+			return Text("this sequence has not loaded byte %x of the scratch from the same device, "+
+				"or a call followed", m.Value+uint64(i))
+		}
+	}
+	return ""
 }
 
 // verifyCalls checks that no called sequence contains a Call, and adds the times of called ones.

@@ -10,7 +10,7 @@ import (
 // Values of the preamble. A file with another identifier or schema hash is rejected.
 const (
 	FileIdentifier = "LMB1"
-	FormatMajor    = 2              // files with another major version are rejected
+	FormatMajor    = 3              // files with another major version are rejected
 	FormatMinor    = 0              // files with a larger minor version are rejected
 	SchemaHash     = gen.SchemaHash // hash of image.fbs without comments
 
@@ -47,8 +47,10 @@ const (
 	WindowSizeMax = 1 << 32 // bytes of one window, because Command.Offset has 32 bits
 	DevicesMax    = 8
 	RulesMax      = 256
+	RingsMax      = 0 // no command moves a ring yet
 	TensorsMax    = 1 << 12
-	DimsMax       = 8 // of one tensor
+	DimsMax       = 8       // of one tensor
+	ScratchMax    = 1 << 12 // bytes of the arena for all scratch tensors
 	SequencesMax  = 1 << 12
 	SegmentsMax   = 1 << 12
 	TextMax       = 1 << 24    // bytes of Image.text, which contains all names
@@ -82,6 +84,7 @@ type (
 	AccessRule  = gen.RuleT
 	Sequence    = gen.SequenceT
 	Segment     = gen.SegmentT
+	Ring        = gen.RingT
 	Reservation = gen.ReservationT
 	Tensor      struct{ gen.TensorT }
 	DeviceInfo  struct{ gen.DeviceT } // board name, PCI ids, BAR sizes
@@ -163,6 +166,7 @@ var (
 	_ [24]byte            = [unsafe.Sizeof(AccessRule{})]byte{}
 	_ [12]byte            = [unsafe.Sizeof(Sequence{})]byte{}
 	_ [24]byte            = [unsafe.Sizeof(Segment{})]byte{}
+	_ [32]byte            = [unsafe.Sizeof(Ring{})]byte{}
 	_ [48]byte            = [unsafe.Sizeof(Reservation{})]byte{}
 	_ [64]byte            = [unsafe.Sizeof(Tensor{})]byte{}
 	_ [64]byte            = [unsafe.Sizeof(DeviceInfo{})]byte{}

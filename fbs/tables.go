@@ -119,6 +119,9 @@ func (t *tableChecker) checkDevice(index int) (problem string) {
 	if d.Reserved != 0 {
 		return reservedProblem
 	}
+	if d.Vectors != 0 || d.Interrupts != gen.InterruptKindInvalid {
+		return "interrupt vectors must be 0: this version enables none"
+	}
 	return t.checkName(d.Board)
 }
 
@@ -299,7 +302,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	if problem := t.checkName(tensor.Name); problem != "" {
 		return problem
 	}
-	if tensor.Role != gen.RoleInput && tensor.Role != gen.RoleOutput {
+	if tensor.Role == gen.RoleInvalid || tensor.Role > gen.RoleScratch {
 		return Text("unknown role %d", uint64(tensor.Role))
 	}
 	elementSize := uint64(DTypeSize(tensor.Dtype))
@@ -318,7 +321,29 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 		return Text("arena offset is %x, but should be %x", tensor.ArenaOffset, t.arenaBytes)
 	}
 	t.arenaBytes = RoundUp(tensor.ArenaOffset+tensor.Size, ArenaAlign)
+	if problem := t.checkScratch(tensor); problem != "" {
+		return problem
+	}
 	return t.checkTensorData(tensor)
+}
+
+// checkScratch also counts scratchBytes.
+func (t *tableChecker) checkScratch(tensor *Tensor) (problem string) {
+	if tensor.Role != gen.RoleScratch {
+		return ""
+	}
+	if tensor.ArenaOffset != t.scratchBytes {
+		return "scratch must come before inputs and outputs"
+	}
+	if t.arenaBytes > ScratchMax {
+		return Text("scratch ends at byte %d of the arena, but may take only %d", t.arenaBytes,
+			ScratchMax)
+	}
+	if tensor.HasData != 0 {
+		return "scratch must have no data"
+	}
+	t.scratchBytes = t.arenaBytes
+	return ""
 }
 
 func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {

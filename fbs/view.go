@@ -24,6 +24,7 @@ type View struct {
 	Sequences   []Sequence
 	Tensors     []Tensor
 	Segments    []Segment
+	Rings       []Ring
 	Commands    []Command
 	Text        []byte // characters of all names
 	Notes       []byte // FlatBuffer for host tools, not verified
@@ -49,6 +50,8 @@ type View struct {
 
 	// Version is the image version in the signature, which may not be authentic; 0: no signature.
 	Version uint32
+
+	scratchBytes uint64 // of the arena; scratch is at its start
 
 	verified *View // see VerifiedCopy; nil if VerifyEnvelope has not made the view
 }
@@ -222,7 +225,7 @@ func (v *View) VerifyPayload() error {
 // readEnvelope also computes the checksum of the envelope, while it checks the commands: sum is not
 // valid after an error. The caller compares it with Preamble.Checksum.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
-	const fieldCount = 10 // of table Image in image.fbs, which numbers them from 0
+	const fieldCount = 11 // of table Image in image.fbs, which numbers them from 0
 	t := RootTable(envelope, PreambleSize, fieldCount, "image")
 	commands := t.vectorBytes(6, 8, CommandSize, CommandsMax, "commands")
 	v = &View{
@@ -238,6 +241,7 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 		Text:        VectorField[byte](t, 7, 1, TextMax, "text"),
 		Notes:       VectorField[byte](t, 8, 8, NotesMax, "notes"),
 		Rules:       VectorField[AccessRule](t, 9, 8, RulesMax, "rules"),
+		Rings:       VectorField[Ring](t, 10, 8, RingsMax, "rings"),
 	}
 	if err = t.Err; err == nil {
 		err = v.verifyTables()

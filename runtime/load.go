@@ -152,7 +152,7 @@ func (r *Replay) buildAddressTables() {
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]
 		switch {
-		case t.Role == gen.RoleOutput:
+		case t.Role != gen.RoleInput:
 			r.bufferAddresses[1+i] = arena + uintptr(t.ArenaOffset)
 		case t.HasData != 0:
 			r.bufferAddresses[1+i] = payload + uintptr(t.DataOffset)

@@ -7,17 +7,19 @@ import (
 )
 
 type DeviceT struct {
-	Bar0      uint64
-	Bar1      uint64
-	Bar2      uint64
-	Bar3      uint64
-	Bar4      uint64
-	Bar5      uint64
-	Board     uint32
-	Vendor    uint16
-	Device    uint16
-	Subsystem uint32
-	Reserved  uint32
+	Bar0       uint64
+	Bar1       uint64
+	Bar2       uint64
+	Bar3       uint64
+	Bar4       uint64
+	Bar5       uint64
+	Board      uint32
+	Vendor     uint16
+	Device     uint16
+	Subsystem  uint32
+	Vectors    uint16
+	Interrupts InterruptKind
+	Reserved   byte
 }
 
 func (rcv *Device) UnPackTo(t *DeviceT) {
@@ -31,6 +33,8 @@ func (rcv *Device) UnPackTo(t *DeviceT) {
 	t.Vendor = rcv.Vendor()
 	t.Device = rcv.Device()
 	t.Subsystem = rcv.Subsystem()
+	t.Vectors = rcv.Vectors()
+	t.Interrupts = rcv.Interrupts()
 	t.Reserved = rcv.Reserved()
 }
 
@@ -126,16 +130,32 @@ func (rcv *Device) MutateSubsystem(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(56), n)
 }
 
-func (rcv *Device) Reserved() uint32 {
-	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(60))
+func (rcv *Device) Vectors() uint16 {
+	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(60))
 }
-func (rcv *Device) MutateReserved(n uint32) bool {
-	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(60), n)
+func (rcv *Device) MutateVectors(n uint16) bool {
+	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(60), n)
 }
 
-func CreateDevice(builder *flatbuffers.Builder, bar0 uint64, bar1 uint64, bar2 uint64, bar3 uint64, bar4 uint64, bar5 uint64, board uint32, vendor uint16, device uint16, subsystem uint32, reserved uint32) flatbuffers.UOffsetT {
+func (rcv *Device) Interrupts() InterruptKind {
+	return InterruptKind(rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(62)))
+}
+func (rcv *Device) MutateInterrupts(n InterruptKind) bool {
+	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(62), byte(n))
+}
+
+func (rcv *Device) Reserved() byte {
+	return rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(63))
+}
+func (rcv *Device) MutateReserved(n byte) bool {
+	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(63), n)
+}
+
+func CreateDevice(builder *flatbuffers.Builder, bar0 uint64, bar1 uint64, bar2 uint64, bar3 uint64, bar4 uint64, bar5 uint64, board uint32, vendor uint16, device uint16, subsystem uint32, vectors uint16, interrupts InterruptKind, reserved byte) flatbuffers.UOffsetT {
 	builder.Prep(8, 64)
-	builder.PrependUint32(reserved)
+	builder.PrependByte(reserved)
+	builder.PrependByte(byte(interrupts))
+	builder.PrependUint16(vectors)
 	builder.PrependUint32(subsystem)
 	builder.PrependUint16(device)
 	builder.PrependUint16(vendor)

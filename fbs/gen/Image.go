@@ -17,6 +17,7 @@ type ImageT struct {
 	Text        []byte
 	Notes       []byte
 	Rules       []*RuleT
+	Rings       []*RingT
 }
 
 func (rcv *Image) UnPackTo(t *ImageT) {
@@ -71,6 +72,13 @@ func (rcv *Image) UnPackTo(t *ImageT) {
 		x := Rule{}
 		rcv.Rules(&x, j)
 		t.Rules[j] = x.UnPack()
+	}
+	ringsLength := rcv.RingsLength()
+	t.Rings = make([]*RingT, ringsLength)
+	for j := 0; j < ringsLength; j++ {
+		x := Ring{}
+		rcv.Rings(&x, j)
+		t.Rings[j] = x.UnPack()
 	}
 }
 
@@ -324,8 +332,27 @@ func (rcv *Image) RulesLength() int {
 	return 0
 }
 
+func (rcv *Image) Rings(obj *Ring, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(24))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 32
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Image) RingsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(24))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
 func ImageStart(builder *flatbuffers.Builder) {
-	builder.StartObject(10)
+	builder.StartObject(11)
 }
 func ImageAddReservation(builder *flatbuffers.Builder, reservation flatbuffers.UOffsetT) {
 	builder.PrependStructSlot(0, flatbuffers.UOffsetT(reservation), 0)
@@ -383,6 +410,12 @@ func ImageAddRules(builder *flatbuffers.Builder, rules flatbuffers.UOffsetT) {
 }
 func ImageStartRulesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(24, numElems, 8)
+}
+func ImageAddRings(builder *flatbuffers.Builder, rings flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(10, flatbuffers.UOffsetT(rings), 0)
+}
+func ImageStartRingsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(32, numElems, 8)
 }
 func ImageEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

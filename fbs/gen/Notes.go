@@ -7,14 +7,17 @@ import (
 )
 
 type NotesT struct {
-	Time    uint64
-	Tool    []byte
-	Source  []byte
-	Git     []byte
-	Text    []byte
-	Windows []uint32
-	Marks   []*MarkT
-	Goldens []*GoldenT
+	Time      uint64
+	Tool      []byte
+	Source    []byte
+	Git       []byte
+	Text      []byte
+	Windows   []uint32
+	Marks     []*MarkT
+	Goldens   []*GoldenT
+	Captures  []*CaptureT
+	Arguments []byte
+	Verdict   []byte
 }
 
 func (rcv *Notes) UnPackTo(t *NotesT) {
@@ -42,6 +45,15 @@ func (rcv *Notes) UnPackTo(t *NotesT) {
 		rcv.Goldens(&x, j)
 		t.Goldens[j] = x.UnPack()
 	}
+	capturesLength := rcv.CapturesLength()
+	t.Captures = make([]*CaptureT, capturesLength)
+	for j := 0; j < capturesLength; j++ {
+		x := Capture{}
+		rcv.Captures(&x, j)
+		t.Captures[j] = x.UnPack()
+	}
+	t.Arguments = rcv.ArgumentsBytes()
+	t.Verdict = rcv.VerdictBytes()
 }
 
 func (rcv *Notes) UnPack() *NotesT {
@@ -292,8 +304,95 @@ func (rcv *Notes) GoldensLength() int {
 	return 0
 }
 
+func (rcv *Notes) Captures(obj *Capture, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 48
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Notes) CapturesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Notes) Arguments(j int) byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetByte(a + flatbuffers.UOffsetT(j*1))
+	}
+	return 0
+}
+
+func (rcv *Notes) ArgumentsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Notes) ArgumentsBytes() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *Notes) MutateArguments(j int, n byte) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateByte(a+flatbuffers.UOffsetT(j*1), n)
+	}
+	return false
+}
+
+func (rcv *Notes) Verdict(j int) byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(24))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetByte(a + flatbuffers.UOffsetT(j*1))
+	}
+	return 0
+}
+
+func (rcv *Notes) VerdictLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(24))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Notes) VerdictBytes() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(24))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *Notes) MutateVerdict(j int, n byte) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(24))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateByte(a+flatbuffers.UOffsetT(j*1), n)
+	}
+	return false
+}
+
 func NotesStart(builder *flatbuffers.Builder) {
-	builder.StartObject(8)
+	builder.StartObject(11)
 }
 func NotesAddTime(builder *flatbuffers.Builder, time uint64) {
 	builder.PrependUint64Slot(0, time, 0)
@@ -339,6 +438,24 @@ func NotesAddGoldens(builder *flatbuffers.Builder, goldens flatbuffers.UOffsetT)
 }
 func NotesStartGoldensVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(12, numElems, 4)
+}
+func NotesAddCaptures(builder *flatbuffers.Builder, captures flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(8, flatbuffers.UOffsetT(captures), 0)
+}
+func NotesStartCapturesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(48, numElems, 8)
+}
+func NotesAddArguments(builder *flatbuffers.Builder, arguments flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(9, flatbuffers.UOffsetT(arguments), 0)
+}
+func NotesStartArgumentsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(1, numElems, 1)
+}
+func NotesAddVerdict(builder *flatbuffers.Builder, verdict flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(10, flatbuffers.UOffsetT(verdict), 0)
+}
+func NotesStartVerdictVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(1, numElems, 1)
 }
 func NotesEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

@@ -21,6 +21,9 @@ const (
 	OpcodeDelay    Opcode = 11
 	OpcodeCall     Opcode = 12
 	OpcodeEnd      Opcode = 13
+	OpcodeAdvance  Opcode = 14
+	OpcodeReset    Opcode = 15
+	OpcodeWith     Opcode = 16
 )
 
 var EnumNamesOpcode = [...]string{
@@ -38,6 +41,9 @@ var EnumNamesOpcode = [...]string{
 	OpcodeDelay:    "Delay",
 	OpcodeCall:     "Call",
 	OpcodeEnd:      "End",
+	OpcodeAdvance:  "Advance",
+	OpcodeReset:    "Reset",
+	OpcodeWith:     "With",
 }
 
 func (v Opcode) String() string {

@@ -10,12 +10,14 @@ const (
 	RoleInvalid Role = 0
 	RoleInput   Role = 1
 	RoleOutput  Role = 2
+	RoleScratch Role = 3
 )
 
 var EnumNamesRole = [...]string{
 	RoleInvalid: "Invalid",
 	RoleInput:   "Input",
 	RoleOutput:  "Output",
+	RoleScratch: "Scratch",
 }
 
 func (v Role) String() string {

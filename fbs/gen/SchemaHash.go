@@ -4,4 +4,4 @@ package gen
 
 // SchemaHash is the hash of image.fbs without comments (FORMAT.md section 1.1). A reader
 // rejects an image with another schema hash.
-const SchemaHash uint64 = 0x660bbb4db104bbf4
+const SchemaHash uint64 = 0xe19792d702eab6a9

@@ -118,6 +118,7 @@
 #define FIELD_COMMANDS 6u
 #define FIELD_CHARACTERS 7u
 #define FIELD_RULES 9u
+#define FIELD_RINGS 10u
 
 /* Opcodes of commands. */
 #define OP_WRITE 1u
@@ -201,7 +202,9 @@ struct MAY_ALIAS device {
 	uint16_t vendor;
 	uint16_t device;
 	uint32_t subsystem;
-	uint32_t reserved;
+	uint16_t vectors;
+	uint8_t interrupts;
+	uint8_t reserved;
 };
 
 struct MAY_ALIAS rule {
@@ -250,6 +253,14 @@ struct MAY_ALIAS segment {
 	uint32_t reserved;
 };
 
+struct MAY_ALIAS ring {
+	uint64_t begin;
+	uint64_t end;
+	uint64_t first;
+	uint32_t name;
+	uint32_t reserved;
+};
+
 #define COUNTS_PER_RESERVATION 6u
 
 struct MAY_ALIAS reservation {
@@ -273,6 +284,7 @@ ASSERT_SIZE(window, 24u);
 ASSERT_SIZE(sequence, 12u);
 ASSERT_SIZE(tensor, 64u);
 ASSERT_SIZE(segment, 24u);
+ASSERT_SIZE(ring, 32u);
 ASSERT_SIZE(reservation, 48u);
 
 /* Sizes and limits of the format (sections 1 and 2). */
@@ -282,6 +294,7 @@ ASSERT_SIZE(reservation, 48u);
 #define DATA_SIZE_MAX ((uint64_t)1 << 46)
 #define WINDOW_SIZE_MAX ((uint64_t)1 << 32)
 #define DELAY_MAX_US 10000000u
+#define SCRATCH_MAX 4096u /* bytes of the arena for all scratch tensors */
 #define WORST_CASE_MAX_US ((uint64_t)1 << 62)
 
 /* ---- Boards ---- */
@@ -664,6 +677,7 @@ static const struct vector_limits vector_limits[LMPLAY_FIELDS] = {
 	{"text", (uint32_t)16 << 20, 1, 1, 0},
 	{"notes", (uint32_t)256 << 20, 1, 8, 0},
 	{"rule", 256, sizeof(struct rule), 8, 0},
+	{"ring", 0, sizeof(struct ring), 8, 0},
 };
 
 /* Sets *vector to the vector of a field. If the field is absent, *vector does not change. */
@@ -774,8 +788,8 @@ static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
 		problem = TEXT("the file is too short for an image");
 	} else if (bytes_differ(p->identifier, "LMB1", 4)) {
 		problem = TEXT("not a Light Metal image: no identifier LMB1 at byte 4");
-	} else if ((p->major != 2u) || (p->minor != 0u)) {
-		problem = TEXT("this player reads format 2.0 only");
+	} else if ((p->major != 3u) || (p->minor != 0u)) {
+		problem = TEXT("this player reads format 3.0 only");
 	} else if (p->schema != SCHEMA_HASH) {
 		problem = TEXT("another version of lm made the image; make it again");
 	} else if (p->file_bytes != size) {
@@ -962,11 +976,18 @@ struct lmplay_window_state {
 	uint8_t bar_offset_mod_8;        /* offset of the range in its BAR, modulo 8 */
 };
 
-/* Returns the number of bytes that lmplay_verify uses: 8 for each sequence (its longest time), and
-   one bit for each window. */
+/* Scratch tensors are the first ones. */
+static bool has_scratch(const struct lmplay_image *image) {
+	return (element_count(image, FIELD_TENSORS) != 0u) &&
+		(tensor_at(image, 0)->role == LMPLAY_SCRATCH);
+}
+
+/* Returns the number of bytes that lmplay_verify uses: 8 for each sequence (its longest time), one
+   bit for each window, and with scratch one byte for each of its bytes. */
 static uint64_t verify_memory_bytes(const struct lmplay_image *image) {
 	uint32_t window_bytes = (element_count(image, FIELD_WINDOWS) + 7u) / 8u;
-	return ((uint64_t)element_count(image, FIELD_SEQUENCES) * 8u) + window_bytes;
+	uint32_t scratch_bytes = has_scratch(image) ? SCRATCH_MAX : 0u;
+	return ((uint64_t)element_count(image, FIELD_SEQUENCES) * 8u) + window_bytes + scratch_bytes;
 }
 
 /* Returns the number of bytes that lmplay_load uses: for the tensors, and for tables after them. */
@@ -1008,6 +1029,7 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 struct totals {
 	uint64_t host_bytes;    /* total size of the Host windows */
 	uint64_t payload_bytes; /* total size of the segments */
+	uint64_t scratch_bytes; /* size of the scratch, which is at the start of the arena */
 	uint64_t arena_bytes;   /* total size of the tensors */
 	uint64_t fixed_bus_end[LMPLAY_DEVICES_MAX]; /* for each device, the bus address after its last
 	                                               Host window with a fixed bus address */
@@ -1090,7 +1112,10 @@ static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 
 static const char *check_device(const struct lmplay_image *image, uint32_t index) {
 	const struct device *d = device_at(image, index);
-	return (d->reserved != 0u) ? TEXT("reserved bytes are not zero") : check_name(image, d->board);
+	if ((d->reserved != 0u) || (d->vectors != 0u) || (d->interrupts != 0u)) {
+		return TEXT("reserved bytes and interrupt vectors must be 0");
+	}
+	return check_name(image, d->board);
 }
 
 static const struct rule *access_rule_at(const struct lmplay_image *image, uint32_t index) {
@@ -1256,8 +1281,8 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 	if (problem != NULL) {
 		return problem;
 	}
-	if ((t->role != LMPLAY_INPUT) && (t->role != LMPLAY_OUTPUT)) {
-		return TEXT("its role must be 1 (input) or 2 (output)");
+	if ((t->role == 0u) || (t->role > LMPLAY_SCRATCH)) {
+		return TEXT("its role must be 1 (input), 2 (output) or 3 (scratch)");
 	}
 	if ((size == 0u) || (t->size != size)) {
 		return TEXT("its type, its shape, or the size that follows from them is wrong");
@@ -1266,6 +1291,15 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 		return TEXT("it must begin in the arena where the previous tensor ends");
 	}
 	sum->arena_bytes = round_up(t->arena_offset + size, TENSOR_ALIGN);
+	if (t->role == LMPLAY_SCRATCH) {
+		if ((t->arena_offset != sum->scratch_bytes) || (t->has_data != 0u)) {
+			return TEXT("scratch must come before inputs and outputs, and have no data");
+		}
+		if (sum->arena_bytes > SCRATCH_MAX) {
+			return TEXT("scratch may take only 4096 bytes");
+		}
+		sum->scratch_bytes = sum->arena_bytes;
+	}
 	if ((t->has_data > 1u) || ((t->has_data == 0u) && (t->data_offset != 0u))) {
 		return TEXT("has_data must be 0 or 1; if it is 0, data_offset must be 0");
 	}
@@ -1343,13 +1377,19 @@ struct checker {
 	uint64_t *times;       /* longest time of each sequence in us, and flags */
 	uint8_t *pointed;      /* one bit for each window; 1: a Point has made the window accessible */
 	bool any_pointed;      /* false: all bits of `pointed` are 0; true: some may be 1 */
+	uint8_t *loaded_from;  /* for each byte of the scratch: 1 + the device from which the sequence
+	                          has loaded it, or 0 */
 	uint32_t found_window; /* index of the window to which `found` belongs, or LMPLAY_NONE */
 	uint32_t found_rule;   /* index of the rule that was found last */
 	struct board_rule found; /* what images may do in a range: the result of find_access */
 	bool found_has_bus;      /* images may store the bus address of that range to a device */
 };
 
-static void clear_pointed_windows(struct checker *k) {
+/* Makes all Tlb windows inaccessible until their next Point, and scratch unwritten. */
+static void forget_state(struct checker *k) {
+	if (has_scratch(k->image)) {
+		clear_bytes(k->loaded_from, SCRATCH_MAX);
+	}
 	if (k->any_pointed) {
 		clear_bytes(k->pointed, (element_count(k->image, FIELD_WINDOWS) + 7u) / 8u);
 		k->any_pointed = false;
@@ -1553,20 +1593,48 @@ static const char *check_bus_window(struct checker *k, const struct command *c) 
 		: TEXT("only BAR and host windows have a bus address");
 }
 
-/* Checks that the data of a copy or a compare lie inside a tensor of the given role, or inside the
-   payload. */
-static const char *check_data_range(const struct lmplay_image *image, const struct command *c,
-	uint32_t role) {
-	uint64_t size = image->payload_bytes;
-	if ((c->index != 0u) || (role == LMPLAY_OUTPUT)) {
-		if ((c->index == 0u) || (c->index > element_count(image, FIELD_TENSORS)) ||
-			(tensor_at(image, c->index - 1u)->role != role)) {
-			return TEXT("its index must select an input (copy out: an output)");
-		}
-		size = tensor_at(image, c->index - 1u)->size;
+/* Checks that a value is loaded whole into scratch, and stored only to the device of the load. */
+static const char *check_scratch(struct checker *k, const struct command *c) {
+	uint8_t *from =
+		&k->loaded_from[tensor_at(k->image, c->index - 1u)->arena_offset + c->value];
+	uint8_t device = (uint8_t)(window_at(k->image, c->window)->device + 1u);
+	if ((c->mode != MODE_EXACT) || (c->amount != c->width)) {
+		return TEXT("scratch needs mode 1 (exact) and one access: amount is width");
 	}
-	return lies_inside(c->value, c->amount, size)
-		? NULL : TEXT("its data reach outside the tensor or payload");
+	for (uint32_t i = 0; i < c->amount; i++) {
+		if (c->opcode == OP_COPY_OUT) {
+			from[i] = device;
+		} else if (from[i] != device) {
+			return TEXT("the sequence has not loaded this scratch from the same device");
+		} else {
+			/* The byte is loaded. */
+		}
+	}
+	return NULL;
+}
+
+/* Checks that the data of a copy or a compare lie inside a tensor of the given role, inside the
+   payload, or, for a copy, inside scratch. */
+static const char *check_data_range(struct checker *k, const struct command *c, uint32_t role) {
+	const struct lmplay_image *image = k->image;
+	uint64_t size = image->payload_bytes;
+	bool is_scratch = false;
+	if ((c->index != 0u) || (role == LMPLAY_OUTPUT)) {
+		const struct tensor *t;
+		if ((c->index == 0u) || (c->index > element_count(image, FIELD_TENSORS))) {
+			return TEXT("its index selects no tensor");
+		}
+		t = tensor_at(image, c->index - 1u);
+		is_scratch = (t->role == LMPLAY_SCRATCH) && (c->opcode != OP_COMPARE);
+		if ((t->role != role) && !is_scratch) {
+			return TEXT("its index must select an input (copy out: an output), or scratch");
+		}
+		size = t->size;
+	}
+	if (!lies_inside(c->value, c->amount, size)) {
+		return TEXT("its data reach outside the tensor or payload");
+	}
+	return is_scratch ? check_scratch(k, c) : NULL;
 }
 
 static const char *check_index(struct checker *k, const struct command *c) {
@@ -1574,10 +1642,10 @@ static const char *check_index(struct checker *k, const struct command *c) {
 	const char *problem = NULL;
 	switch (opcode_forms[c->opcode].index) {
 	case INDEX_SOURCE:
-		problem = check_data_range(image, c, LMPLAY_INPUT);
+		problem = check_data_range(k, c, LMPLAY_INPUT);
 		break;
 	case INDEX_OUTPUT:
-		problem = check_data_range(image, c, LMPLAY_OUTPUT);
+		problem = check_data_range(k, c, LMPLAY_OUTPUT);
 		break;
 	case INDEX_BUS:
 		problem = check_bus_window(k, c);
@@ -1749,7 +1817,7 @@ static const char *check_commands(struct checker *k) {
 	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
-		clear_pointed_windows(k);
+		forget_state(k);
 		for (; at < end; at++) {
 			const struct command *c = command_at(image, at);
 			const char *problem = check_command(k, c, (at + 1u) == end);
@@ -1759,7 +1827,7 @@ static const char *check_commands(struct checker *k) {
 			}
 			k->times[s] += longest_command_us(image, c);
 			if (c->opcode == OP_CALL) {
-				clear_pointed_windows(k);
+				forget_state(k);
 				k->times[s] |= TIME_CALLS;
 				k->times[c->index] |= TIME_IS_CALLED;
 			}
@@ -1843,6 +1911,7 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 	k.image = image;
 	k.times = (uint64_t *)work;
 	k.pointed = (uint8_t *)&k.times[element_count(image, FIELD_SEQUENCES)];
+	k.loaded_from = &k.pointed[(element_count(image, FIELD_WINDOWS) + 7u) / 8u];
 	k.found_window = LMPLAY_NONE;
 	problem = check_tables(&k);
 	if (problem == NULL) {
@@ -2508,6 +2577,9 @@ static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 		const struct tensor *t = tensor_at(image, i);
 		if ((t->role == LMPLAY_INPUT) && (t->has_data == 0u)) {
 			r->missing_inputs++;
+		}
+		if (t->role == LMPLAY_SCRATCH) {
+			set_bit(r->inputs, i); /* copies use the arena */
 		}
 	}
 }

@@ -91,12 +91,12 @@ extern "C" {
 #endif
 
 /* Version of this interface. The number increases with every change of a declaration. */
-#define LMPLAY_ABI 3
+#define LMPLAY_ABI 4
 
 #define LMPLAY_DEVICES_MAX 8 /* largest number of devices of an image */
 #define LMPLAY_DIMS_MAX 8    /* largest number of dimensions of a tensor */
 #define LMPLAY_BARS 6        /* number of BARs of a device */
-#define LMPLAY_FIELDS 10     /* number of fields in the root table of an image (image.fbs) */
+#define LMPLAY_FIELDS 11     /* number of fields in the root table of an image (image.fbs) */
 
 /* Value of an index that does not exist: for example, of lmplay_result.command if no command was
    executed. */
@@ -224,8 +224,9 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t work_size,
 	uint64_t limit_us, struct lmplay_error *error);
 
-/* Role of a tensor. The caller writes an input, and a run writes an output. */
-enum lmplay_role { LMPLAY_INPUT = 1, LMPLAY_OUTPUT = 2 };
+/* Role of a tensor. The caller writes an input, and a run writes an output. Scratch has what a run
+   loads and then stores; the caller has no access to it. */
+enum lmplay_role { LMPLAY_INPUT = 1, LMPLAY_OUTPUT = 2, LMPLAY_SCRATCH = 3 };
 
 /* Type of the elements of a tensor. All types are little endian. */
 enum lmplay_dtype {

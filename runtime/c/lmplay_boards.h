@@ -4,7 +4,7 @@
  * Only lmplay.c includes this file. The macro LMPLAY_BOARD_name is 0 if an integrator leaves the
  * board out. lmplay.c then contains only the PCI ids of the board.
  */
-#define SCHEMA_HASH 0x660bbb4db104bbf4u
+#define SCHEMA_HASH 0xe19792d702eab6a9u
 
 #ifndef LMPLAY_BOARD_EDU
 #define LMPLAY_BOARD_EDU 1

@@ -368,9 +368,9 @@ func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 		case uint64(tensor) >= uint64(len(tensors)):
 			return usageError(noTensorReason)
 		case tensors[tensor].Role != role && role == gen.RoleInput:
-			return usageError("the tensor is an output, not an input; call lm_output")
+			return usageError("the tensor is not an input; lm_tensor_info has its role")
 		case tensors[tensor].Role != role:
-			return usageError("the tensor is an input, not an output; call lm_input")
+			return usageError("the tensor is not an output; lm_tensor_info has its role")
 		case tensors[tensor].Size != uint64(size):
 			return outcome{code: hal.BadTensor,
 				reason: "size must be the size of the tensor; see lm_tensor_info"}

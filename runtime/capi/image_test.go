@@ -285,9 +285,9 @@ func TestMisuseIsAnError(t *testing.T) {
 	expect(t, "half the input", handle, status, hal.BadTensor,
 		"size must be the size of the tensor")
 	_, status = tensorData(handle, 0, gen.RoleOutput, 8)
-	expect(t, "input as output", handle, status, hal.Usage, "is an input, not an output")
+	expect(t, "input as output", handle, status, hal.Usage, "is not an output")
 	_, status = tensorData(handle, 2, gen.RoleInput, 4)
-	expect(t, "output as input", handle, status, hal.Usage, "is an output, not an input")
+	expect(t, "output as input", handle, status, hal.Usage, "is not an input")
 	expect(t, "no sequence 2", handle, lm_run(handle, 2), hal.Usage, "no sequence with this index")
 	expect(t, "no sequence 2 by name", handle, sequenceName(handle, 2, make([]byte, 9)), hal.Usage,
 		"no sequence with this index")

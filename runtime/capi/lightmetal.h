@@ -56,7 +56,7 @@ extern "C" {
 #endif
 
 /* Version of this interface, which increases with every change of a declaration in this file. */
-#define LM_ABI 4
+#define LM_ABI 5
 
 /* Handle of an open image: a positive number. A handle that lm_close has closed can become the
    handle of another image only after millions of other images have been opened. */
@@ -160,7 +160,7 @@ struct lm_image {
 LM_STATIC_ASSERT(sizeof(struct lm_image) == 40, "lm_image");
 
 /* Role of a tensor. The caller writes an input, and lm_run writes an output. */
-enum lm_role { LM_INPUT = 1, LM_OUTPUT = 2 };
+enum lm_role { LM_INPUT = 1, LM_OUTPUT = 2, LM_SCRATCH = 3 };
 
 /* Type of the elements of a tensor. All types are little endian. Image files use the same
    numbers for the types. */

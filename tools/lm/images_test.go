@@ -191,7 +191,7 @@ var badImages = map[string]badImage{
 		func(t *testing.T) []byte { file := goodImage(t); file[500] ^= 4; return file }},
 	"wrong-schema.lmb": {"another version of lm made the image",
 		func(t *testing.T) []byte { file := goodImage(t); file[16]++; return file }},
-	"newer-format.lmb": {"(format 3.0, this program reads 2.0)",
+	"newer-format.lmb": {"(format 4.0, this program reads 3.0)",
 		func(t *testing.T) []byte { file := goodImage(t); file[8]++; return file }},
 
 	"unknown-opcode.lmb": {"command 1: unknown opcode 99",

@@ -41,6 +41,9 @@ type originInfo struct {
 	Source string `json:"source"`
 	Time   uint64 `json:"time"`
 	Git    string `json:"git"`
+
+	Arguments string `json:"arguments,omitempty"`
+	Verdict   string `json:"verdict,omitempty"`
 }
 
 type deviceInfo struct {

@@ -309,7 +309,7 @@ func executeCase(r reader.Reader, file []byte, seed uint64, accesses uint32, rep
 	for _, sequence := range [...]uint64{seed >> 8 % count, seed >> 40 % count} {
 		c.reportResult(p.Run(int(sequence)), func(report func(int, []byte)) {
 			for i, t := range tensors {
-				if !t.IsInput {
+				if t.IsOutput {
 					report(i, p.Tensor(i))
 				}
 			}

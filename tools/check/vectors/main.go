@@ -96,6 +96,7 @@ func groups(bad []string) []group {
 		{"rejected.vec", "Images that a reader rejects: one field of a good image is changed.",
 			rejected},
 		{"edges.vec", "Images that a reader accepts, at the limits of what it accepts.", accepted},
+		{"scratch.vec", "Values that a run loads and stores again.", scratch},
 		{"bad.vec", "All images in testdata/bad.", badDefinitions(bad)},
 	}
 }

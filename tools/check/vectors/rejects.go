@@ -205,7 +205,7 @@ const (
 	sTensor   = "A tensor has `dims` dimensions, 0 to 8"
 	sSize     = "The size of a tensor in bytes is the product of the shape"
 	sArena    = "The `arena_offset` of each further tensor is"
-	sRole     = "The `role` of a tensor is Input or Output."
+	sRole     = "The `role` of a tensor is Input, Output or Scratch."
 	sData     = "If `has_data` is 0, `data_offset` is 0."
 	sHasData  = "If `has_data` is 1, the payload has data for the tensor"
 	sHost     = "`reservation.host_bytes` is the sum of the sizes of Host windows"
@@ -294,8 +294,8 @@ func resize(difference int) func(*file) {
 var preambles = []definition{
 	raw("preamble-identifier", "preamble", "`LMB1`",
 		func(f *file) { f.data[4] = 'l' }),
-	raw("preamble-major-1", "preamble", "A reader rejects every other major version", put16(8, 1)),
-	raw("preamble-major-3", "preamble", "A reader rejects every other major version", put16(8, 3)),
+	raw("preamble-major-2", "preamble", "A reader rejects every other major version", put16(8, 2)),
+	raw("preamble-major-4", "preamble", "A reader rejects every other major version", put16(8, 4)),
 	raw("preamble-minor", "preamble", "A reader rejects a larger minor version", put16(10, 1)),
 	raw("preamble-schema", "preamble", "the first 8 bytes of the SHA-256",
 		func(f *file) { f.data[23] ^= 0x80 }),
@@ -582,7 +582,7 @@ var tables = []definition{
 
 	reject("tensor-without-name", "tensor 0", sName, func(f *file) { f.view.Tensors[0].Name = 0 }),
 	reject("tensor-without-role", "tensor 1", sRole, func(f *file) { f.view.Tensors[1].Role = 0 }),
-	reject("tensor-of-role-3", "tensor 1", sRole, func(f *file) { f.view.Tensors[1].Role = 3 }),
+	reject("tensor-of-role-4", "tensor 1", sRole, func(f *file) { f.view.Tensors[1].Role = 4 }),
 	reject("tensor-of-type-0", "tensor 1", sSize, func(f *file) { f.view.Tensors[1].Dtype = 0 }),
 	reject("tensor-of-type-13", "tensor 1", sSize, func(f *file) { f.view.Tensors[1].Dtype = 13 }),
 	reject("tensor-of-9-dimensions", "tensor 1", sTensor,

@@ -29,7 +29,8 @@ func (p *printer) finish(isMeant func() bool, part string, args ...any) {
 // isHeader reports whether the declarations before data and tensors are those of the image.
 func (p *printer) isHeader(got *lmb.Image) bool {
 	want := p.image
-	return want.Origin == got.Origin && slices.Equal(want.Devices, got.Devices) &&
+	return want.Origin == got.Origin && slices.Equal(want.Captures, got.Captures) &&
+		slices.Equal(want.Devices, got.Devices) &&
 		slices.Equal(want.Rules, got.Rules) &&
 		slices.Equal(want.Windows, got.Windows)
 }

@@ -13,12 +13,12 @@ import (
 )
 
 var declarations = map[string]func(*parser){
-	"origin": (*parser).origin, "device": (*parser).device, "rule": (*parser).rule,
+	"origin": (*parser).origin, "capture": (*parser).capture, "device": (*parser).device, "rule": (*parser).rule,
 	"window": (*parser).window, "tensor": (*parser).tensor, "data": (*parser).declareData,
 	"target": (*parser).device, // the older word
 }
 
-var declarationWords = []string{"origin", "device", "rule", "window", "data", "tensor"}
+var declarationWords = []string{"origin", "capture", "device", "rule", "window", "data", "tensor"}
 
 func (p *parser) declaration() {
 	if declare := declarations[p.tok.text]; declare != nil && p.tok.kind == tokenWord {
@@ -53,6 +53,10 @@ func originOptions(o *lmb.Origin) []option {
 			o.Time != 0},
 		{"git", func(p *parser) { o.Git = p.text("a revision") }, strconv.Quote(o.Git),
 			o.Git != ""},
+		{"arguments", func(p *parser) { o.Arguments = p.text("flags") },
+			strconv.Quote(o.Arguments), o.Arguments != ""},
+		{"verdict", func(p *parser) { o.Verdict = p.text("a verdict") },
+			strconv.Quote(o.Verdict), o.Verdict != ""},
 	}
 }
 
@@ -63,9 +67,29 @@ func (p *printer) origin() {
 	}
 	p.printf("origin")
 	options := originOptions(o)
-	options[2], options[3] = options[3], options[2] // in the canonical form, the time is last
+	options[2], options[3] = options[3], options[2] // the canonical form
 	p.printOptions(options)
 	p.printf("\n")
+}
+
+// capture declares a file from which the image was made.
+func (p *parser) capture() {
+	c := lmb.Capture{Name: p.name("a capture")}
+	p.expect("size")
+	c.Size = p.size("a size")
+	p.expect("sha256")
+	at := p.tok
+	p.expect("hex")
+	if copy(c.SHA256[:], p.hexBytes()) != len(c.SHA256) {
+		p.fail(at, "a SHA-256 has 32 bytes")
+	}
+	p.image.Captures = append(p.image.Captures, c)
+}
+
+func (p *printer) captures() {
+	for _, c := range p.image.Captures {
+		p.printf("capture %s size %d sha256 hex %x\n", nameText(c.Name), c.Size, c.SHA256)
+	}
 }
 
 var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
@@ -298,7 +322,7 @@ func (p *parser) tensor() {
 
 // tensorContent consumes the role, the type, the shape and the data of a tensor.
 func (p *parser) tensorContent(t *lmb.Tensor) {
-	t.Role = gen.Role(p.word("input or output", roleWords))
+	t.Role = gen.Role(p.word("input, output or scratch", roleWords))
 	t.DType = gen.DType(p.word("a type such as float32", dtypeWords))
 	t.Shape = p.shape(uint64(fbs.DTypeSize(t.DType)))
 	if p.accept("=") {

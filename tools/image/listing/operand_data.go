@@ -70,6 +70,10 @@ func (p *parser) slice(c *lmb.Command, role gen.Role) {
 	t := &p.image.Tensors[index]
 	switch t.Role {
 	case role:
+	case gen.RoleScratch:
+		if c.Opcode == gen.OpcodeCompare {
+			p.fail(p.amountAt, "%s is scratch; a comparison needs an input", name)
+		}
 	case gen.RoleInput:
 		p.fail(p.amountAt, "%s is an input; a copy from the device needs an output", name)
 	case gen.RoleOutput:

@@ -155,6 +155,7 @@ func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.out, forma
 func (p *printer) header() {
 	p.printf("lightmetal %d\n", languageVersion)
 	p.origin()
+	p.captures()
 	for i := range p.image.Devices {
 		p.device(&p.image.Devices[i])
 	}

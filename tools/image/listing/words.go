@@ -13,7 +13,8 @@ import (
 // Words for the values of enums in a listing. An empty word cannot be written: it is the default if
 // nothing is written.
 var (
-	roleWords      = []string{gen.RoleInput: "input", gen.RoleOutput: "output"}
+	roleWords = []string{gen.RoleInput: "input", gen.RoleOutput: "output",
+		gen.RoleScratch: "scratch"}
 	accessWords    = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
 	conditionSigns = []string{gen.ConditionEqual: "==", gen.ConditionNotEqual: "!=",
 		gen.ConditionReached: "reached"}

@@ -81,7 +81,7 @@ func Header(view *fbs.View) *Image {
 }
 
 func header(view *fbs.View, notes *Notes) *Image {
-	image := &Image{Origin: notes.Origin}
+	image := &Image{Origin: notes.Origin, Captures: notes.Captures}
 	for _, t := range view.Devices {
 		image.Devices = append(image.Devices,
 			Device{view.Name(t.Board), t.Vendor, t.Device, *t.MinBarSizes(), t.Subsystem})

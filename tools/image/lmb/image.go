@@ -13,6 +13,7 @@ import (
 // Image is one .lmb file.
 type Image struct {
 	Origin    Origin
+	Captures  []Capture
 	Devices   []Device
 	Rules     []Rule // rules of devices whose PCI ids belong to no known board, sorted
 	Windows   []Window
@@ -26,6 +27,16 @@ type Origin struct {
 	Source string
 	Time   uint64 // seconds since 1970, 0: unknown
 	Git    string
+
+	Arguments string // flags of the tool
+	Verdict   string // what the tool said about the loaded values that the image expects
+}
+
+// Capture is a file from which an image was made.
+type Capture struct {
+	Name   string
+	Size   uint64
+	SHA256 [32]byte
 }
 
 // Device is a device that the image is for.

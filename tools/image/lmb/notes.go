@@ -1,6 +1,7 @@
 package lmb
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -14,9 +15,10 @@ import (
 // Notes is the information in a file for people and host tools. Targets do not read it.
 type Notes struct {
 	Origin
-	Windows []string // name of each window; empty: none
-	Goldens []Golden // for each tensor
-	Marks   []Mark   // sorted by command
+	Captures []Capture
+	Windows  []string // name of each window; empty: none
+	Goldens  []Golden // for each tensor
+	Marks    []Mark   // sorted by command
 }
 
 // Mark is a name before a command.
@@ -36,6 +38,9 @@ const (
 	notesWindows
 	notesMarks
 	notesGoldens
+	notesCaptures
+	notesArguments
+	notesVerdict
 	notesFields
 )
 
@@ -78,6 +83,8 @@ func (r *notesReader) read() {
 	n.Time = fbs.StructField[uint64](r.t, notesTime)
 	n.Tool, n.Source, n.Git = r.string(notesTool, "tool"), r.string(notesSource, "source"),
 		r.string(notesGit, "git")
+	n.Arguments = r.string(notesArguments, "arguments")
+	n.Verdict = r.string(notesVerdict, "verdict")
 	r.text = fbs.VectorField[byte](r.t, notesText, 1, fbs.NotesMax, "text")
 	windows := fbs.VectorField[fbs.NameRange](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
 	if len(windows) != 0 && len(windows) != len(n.Windows) {
@@ -109,6 +116,7 @@ func (r *notesReader) read() {
 		n.Marks = append(n.Marks, Mark{int(m.Command), m.Kind, r.name(m.Name, "mark", i)})
 	}
 	r.goldens()
+	r.captures()
 }
 
 func (r *notesReader) string(id int, what string) string {
@@ -154,6 +162,22 @@ func (r *notesReader) goldens() {
 	}
 }
 
+func (r *notesReader) captures() {
+	for i, c := range fbs.VectorField[gen.CaptureT](r.t, notesCaptures, 8, capturesMax,
+		"captures") {
+		if c.Reserved != 0 {
+			r.fail("capture %d: the reserved field is not 0", i)
+		}
+		capture := Capture{Name: r.name(c.Name, "capture", i), Size: c.Size}
+		for at, word := range []uint64{c.Sha0, c.Sha1, c.Sha2, c.Sha3} {
+			binary.LittleEndian.PutUint64(capture.SHA256[8*at:], word)
+		}
+		r.notes.Captures = append(r.notes.Captures, capture)
+	}
+}
+
+const capturesMax = 1 << 10
+
 // reason returns the reason why a judgement is invalid, or "".
 func (g *Golden) reason() string {
 	low, high := math.Float32frombits(g.First), math.Float32frombits(g.Second)
@@ -175,8 +199,9 @@ func (g *Golden) reason() string {
 // notesOf returns the notes of an image without its marks. The encoder adds them when it numbers
 // the commands.
 func notesOf(image *Image) *Notes {
-	n := &Notes{Origin: image.Origin}
+	n := &Notes{Origin: image.Origin, Captures: image.Captures}
 	n.Tool, n.Source, n.Git = printable(n.Tool), printable(n.Source), printable(n.Git)
+	n.Arguments, n.Verdict = printable(n.Arguments), printable(n.Verdict)
 	for i := range image.Windows {
 		n.Windows = append(n.Windows, image.Windows[i].Name)
 	}
@@ -224,6 +249,15 @@ func (n *Notes) build() ([]byte, error) {
 				Second: g.Second})
 		}
 	}
+	captures := make([]gen.CaptureT, len(n.Captures))
+	for i, c := range n.Captures {
+		word := func(n int) uint64 { return binary.LittleEndian.Uint64(c.SHA256[8*n:]) }
+		captures[i] = gen.CaptureT{Size: c.Size, Sha0: word(0), Sha1: word(1), Sha2: word(2),
+			Sha3: word(3)}
+		if captures[i].Name, err = text.addName(printable(c.Name)); err != nil {
+			return nil, fmt.Errorf("capture %d: %w", i, err)
+		}
+	}
 	b := flatbuffers.NewBuilder(1024)
 	vectors := [notesFields]flatbuffers.UOffsetT{
 		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)),
@@ -237,6 +271,14 @@ func (n *Notes) build() ([]byte, error) {
 		notesMarks: vector(b, gen.NotesStartMarksVector, marks, func(m gen.MarkT) {
 			gen.CreateMark(b, m.Command, m.Name, m.Kind, m.Reserved0, m.Reserved1)
 		}),
+		notesArguments: bytesVector(b, []byte(n.Arguments)),
+		notesVerdict:   bytesVector(b, []byte(n.Verdict)),
+	}
+	if len(captures) > 0 {
+		vectors[notesCaptures] = vector(b, gen.NotesStartCapturesVector, captures,
+			func(c gen.CaptureT) {
+				gen.CreateCapture(b, c.Size, c.Sha0, c.Sha1, c.Sha2, c.Sha3, c.Name, 0)
+			})
 	}
 	gen.NotesStart(b)
 	gen.NotesAddTime(b, n.Time)

@@ -62,11 +62,12 @@ var rows = map[uint8]row{
 func (m *Image) checkCommands() *Fault {
 	calls, called := map[int]bool{}, map[int]bool{}
 	for s, sequence := range m.Sequences {
-		pointed := map[uint16]bool{}
+		pointed, loaded := map[uint16]bool{}, map[scratchByte]uint8{}
 		for i := sequence.First; i < sequence.First+sequence.Count; i++ {
 			c := &m.Commands[i]
 			isLast := i == sequence.First+sequence.Count-1
-			if isLast != (c.Opcode == opEnd) || !m.isCommand(c, pointed) {
+			if isLast != (c.Opcode == opEnd) || !m.isCommand(c, pointed) ||
+				!m.isRightScratch(c, loaded) {
 				return badImage(fmt.Sprint("command ", i))
 			}
 			switch c.Opcode {
@@ -75,6 +76,7 @@ func (m *Image) checkCommands() *Fault {
 			case opCall:
 				calls[s], called[int(c.Index)] = true, true
 				clear(pointed)
+				clear(loaded)
 			}
 		}
 	}
@@ -85,6 +87,34 @@ func (m *Image) checkCommands() *Fault {
 	}
 	m.addTimes()
 	return nil
+}
+
+// scratchByte is the number of a tensor, and a byte of it.
+type scratchByte struct {
+	tensor uint16
+	at     uint64
+}
+
+// isRightScratch checks a command that may copy to or from scratch (section 4). The map has the
+// device from which each byte was loaded.
+func (m *Image) isRightScratch(c *Command, loaded map[scratchByte]uint8) bool {
+	if c.Opcode != opCopyIn && c.Opcode != opCopyOut || c.Index == 0 ||
+		m.Tensors[c.Index-1].Role != roleScratch {
+		return true
+	}
+	if c.Mode != modeExact || c.Amount != uint32(c.Width) {
+		return false
+	}
+	device := m.Windows[c.Window].Device
+	for n := range uint64(c.Amount) {
+		b := scratchByte{c.Index, c.Value + n}
+		if c.Opcode == opCopyOut {
+			loaded[b] = device
+		} else if from, ok := loaded[b]; !ok || from != device {
+			return false
+		}
+	}
+	return true
 }
 
 // acceptsValue reports whether a list of accepted values contains n. A nil list accepts only 0.
@@ -175,19 +205,19 @@ func (m *Image) hasRightIndex(r row, c *Command) bool {
 		if c.Index == 0 {
 			return isInside(c.Value, uint64(c.Amount), size)
 		}
-		return m.isInTensor(c, roleInput)
+		return m.isInTensor(c, roleInput, c.Opcode == opCopyIn)
 	case "output":
-		return c.Index != 0 && m.isInTensor(c, roleOutput)
+		return c.Index != 0 && m.isInTensor(c, roleOutput, true)
 	}
 	return true
 }
 
-func (m *Image) isInTensor(c *Command, role uint8) bool {
+func (m *Image) isInTensor(c *Command, role uint8, orScratch bool) bool {
 	if int(c.Index) > len(m.Tensors) {
 		return false
 	}
 	t := &m.Tensors[c.Index-1]
-	return t.Role == role && isInside(c.Value, uint64(c.Amount), t.Size)
+	return (t.Role == role || orScratch && t.Role == roleScratch) && isInside(c.Value, uint64(c.Amount), t.Size)
 }
 
 // hasBusAddress reports whether a Relocate may add the bus address of a window.

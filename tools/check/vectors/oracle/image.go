@@ -27,10 +27,13 @@ type (
 
 	// Device is a device that the image needs.
 	Device struct {
-		Bars                [6]uint64
-		Board               uint32
-		Vendor, Device      uint16
-		Subsystem, Reserved uint32
+		Bars           [6]uint64
+		Board          uint32
+		Vendor, Device uint16
+		Subsystem      uint32
+		Vectors        uint16
+		Interrupts     uint8
+		Reserved       uint8
 	}
 
 	// Rule is a rule of the image for a device without a known board.
@@ -50,12 +53,18 @@ type (
 	// Sequence is a run of commands.
 	Sequence struct{ Name, First, Count uint32 }
 
-	// Tensor is an input or an output.
+	// Tensor is an input, an output or scratch.
 	Tensor struct {
 		Name                          uint32
 		Role, HasData, DType, Dims    uint8
 		Size, ArenaOffset, DataOffset uint64
 		Shape                         [8]uint32
+	}
+
+	// Ring is a position that moves from run to run.
+	Ring struct {
+		Begin, End, First uint64
+		Name, Reserved    uint32
 	}
 
 	// Segment is a part of the payload.
@@ -76,6 +85,7 @@ type Image struct {
 	Reservation Reservation
 	Devices     []Device
 	Rules       []Rule
+	Rings       []Ring
 	Windows     []Window
 	Sequences   []Sequence
 	Tensors     []Tensor
@@ -186,7 +196,7 @@ func (m *Image) readFlatBuffer() (ok bool) {
 	if m.envelope < preambleBytes+4 {
 		return false
 	}
-	t, ok := m.readTable(10)
+	t, ok := m.readTable(11)
 	if !ok {
 		return false
 	}
@@ -207,7 +217,8 @@ func (m *Image) readFlatBuffer() (ok bool) {
 		readVector(m, t, 6, 8, 1<<24, &m.Commands) &&
 		readVector(m, t, 7, 1, 1<<24, &m.Text) &&
 		readVector(m, t, 8, 8, 1<<28, &notes) &&
-		readVector(m, t, 9, 8, 256, &m.Rules)
+		readVector(m, t, 9, 8, 256, &m.Rules) &&
+		readVector(m, t, 10, 8, 0, &m.Rings)
 }
 
 // Name returns the bytes of a name that lies inside the text.

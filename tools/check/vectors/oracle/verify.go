@@ -27,11 +27,14 @@ const (
 	kindBar, kindTlb, kindHost     = 1, 2, 3
 	kindConfig                     = 4
 	roleInput, roleOutput          = 1, 2
+	roleScratch                    = 3
 )
 
 const (
 	page      = 4096
 	bytesMost = 1 << 46 // of a tensor or a segment
+
+	scratchMost = 4096 // bytes of the arena
 
 	// Flags of windows.
 	flagWriteCombining = 1
@@ -102,7 +105,7 @@ func (m *Image) checkPreamble() (ok bool) {
 		return false
 	}
 	m.envelope = m.number(32, 8)
-	return string(m.file[4:8]) == "LMB1" && m.number(8, 2) == 2 && m.number(10, 2) == 0 &&
+	return string(m.file[4:8]) == "LMB1" && m.number(8, 2) == 3 && m.number(10, 2) == 0 &&
 		m.number(16, 8) == gen.SchemaHash && m.number(24, 8) == size &&
 		m.envelope >= preambleBytes && m.envelope <= size && isZero(m.file[40:72])
 }
@@ -172,7 +175,8 @@ func (m *Image) isSequenceName(name uint32) bool {
 }
 
 func (m *Image) isDevice(i int) bool {
-	return m.Devices[i].Reserved == 0 && m.isName(m.Devices[i].Board)
+	d := &m.Devices[i]
+	return d.Reserved == 0 && d.Vectors == 0 && d.Interrupts == 0 && m.isName(d.Board)
 }
 
 // knownBoard returns the board with the ids of a device, nil if no board has them.
@@ -296,7 +300,7 @@ var elementBytes = [...]uint64{0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8}
 
 func (m *Image) isTensor(i int) bool {
 	t := &m.Tensors[i]
-	if !m.isName(t.Name) || t.Role != roleInput && t.Role != roleOutput ||
+	if !m.isName(t.Name) || t.Role < roleInput || t.Role > roleScratch ||
 		int(t.DType) >= len(elementBytes) || t.Dims > 8 || t.HasData > 1 {
 		return false
 	}
@@ -317,6 +321,12 @@ func (m *Image) isTensor(i int) bool {
 		t.ArenaOffset > bytesMost {
 		return false
 	}
+	if t.Role == roleScratch && (t.HasData != 0 || m.scratchBytes(i+1) > scratchMost) {
+		return false
+	}
+	if t.Role == roleScratch && i > 0 && m.Tensors[i-1].Role != roleScratch {
+		return false
+	}
 	if t.HasData == 0 {
 		return t.DataOffset == 0
 	}
@@ -330,6 +340,16 @@ func (m *Image) arenaBytes(tensors int) uint64 {
 	}
 	last := &m.Tensors[tensors-1]
 	return roundUp(last.ArenaOffset+last.Size, 64)
+}
+
+// scratchBytes returns the size of the arena for the scratch among the first tensors.
+func (m *Image) scratchBytes(tensors int) (sum uint64) {
+	for _, t := range m.Tensors[:tensors] {
+		if t.Role == roleScratch {
+			sum += roundUp(t.Size, 64)
+		}
+	}
+	return sum
 }
 
 // isInside reports whether a range lies inside a range of `all` bytes.

@@ -29,8 +29,9 @@ type Player interface {
 
 // Tensor describes a tensor of an image.
 type Tensor struct {
-	Size             uint64
-	IsInput, HasData bool
+	Size              uint64
+	IsInput, IsOutput bool
+	HasData           bool
 }
 
 // Runtime reads images with this project's runtime and executes their sequences with it.
@@ -58,7 +59,8 @@ func (r *Runtime) Load(machine oracle.Machine, limitUs uint64) (Player, *oracle.
 func (r *Runtime) Tensors() (list []Tensor) {
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]
-		list = append(list, Tensor{t.Size, t.Role == gen.RoleInput, t.HasData != 0})
+		list = append(list, Tensor{t.Size, t.Role == gen.RoleInput, t.Role == gen.RoleOutput,
+			t.HasData != 0})
 	}
 	return list
 }
@@ -97,7 +99,8 @@ func (r *Oracle) Load(machine oracle.Machine, limitUs uint64) (Player, *oracle.F
 // Tensors implements Reader.
 func (r *Oracle) Tensors() (list []Tensor) {
 	for _, t := range r.image.Tensors {
-		list = append(list, Tensor{t.Size, t.Role == uint8(gen.RoleInput), t.HasData != 0})
+		list = append(list, Tensor{t.Size, t.Role == uint8(gen.RoleInput),
+			t.Role == uint8(gen.RoleOutput), t.HasData != 0})
 	}
 	return list
 }
