@@ -102,7 +102,7 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		return Text("unknown opcode %d", uint64(m.Opcode))
 	}
 	if f.setsUnusedField(m) {
-		return f.wrong
+		return f.describeUnusedField(m)
 	}
 	c.worstCaseUs += f.longestUs(m)
 	switch m.Opcode {

@@ -107,7 +107,8 @@ func reportMaxStopTime(maxUs uint64, id string) error {
 	if err == nil {
 		return nil
 	}
-	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error())
+	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error() +
+		"; open it as a pipe, or omit this flag")
 }
 
 // Builds with the tag mock also accept mock devices.

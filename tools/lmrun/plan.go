@@ -76,8 +76,8 @@ func checkDeviceFlags(view *fbs.View, o args.Options) error {
 	// Without -check, runtime.Load checks the number of devices.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.CheckOnly && devices != 0 && devices != targets {
-		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d",
-			targets, devices))
+		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d; "+
+			"name one device for each, or omit -device", targets, devices))
 	}
 	if o.FirstTLBWindow != runtime.AnyTLBWindow && !hasTLBWindow(view) {
 		return args.UsageError("-window: the image has no TLB window; omit this flag")
