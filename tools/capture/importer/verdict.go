@@ -20,6 +20,7 @@ type verdict struct {
 	same, changed, seenOnce int // numbers of expects
 	ignored                 int // loads whose values are not compared
 	behindInterrupts        int // polls of the first load behind an interrupt
+	carried                 int // stores of values that the image has loaded
 }
 
 func (m *commandBuilder) noteLoads() {
@@ -70,5 +71,6 @@ func (m *commandBuilder) verdictText() string {
 		waits += " (" + english.Number(v.behindInterrupts) + " behind interrupts)"
 	}
 	list.addIfAny(m.polls, "%s", waits)
+	list.addIfAny(v.carried, "%s carried", english.Number(v.carried))
 	return strings.Join(list, "; ")
 }
