@@ -58,6 +58,7 @@ func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
 // priority. It returns the comparisons.
 func (r *Repetitions) Apply() []*again.Comparison {
 	o := r.options
+	o.repeated = len(r.comparisons)
 	decided := slices.Concat(o.Poll, o.Wait, o.CounterRanges, o.Ignore)
 	for i := range decided {
 		decided[i].Place = decided[i].Place.withDefaultBar(o.Bar)

@@ -117,6 +117,8 @@ type Options struct {
 	// "frame". With the zero values the image has one sequence, "main".
 	Frame, Stop Part
 
+	repeated int // number of traces of the same work with which this one was compared
+
 	Without []string // passes to leave out
 	// Called from time to time with the number of bytes of the trace that were read; may be nil
 	Progress func(bytes int64)
@@ -211,6 +213,9 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	report.addPass("", l.warnUnwritten())
 	report.Verdict = builder.verdictText()
 	image, err := l.buildImage(t, builder.sequences)
+	if err == nil {
+		image.Origin.Verdict = report.Verdict
+	}
 	return image, report, err
 }
 

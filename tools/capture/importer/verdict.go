@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"fmt"
 	"strings"
 
 	"lightmetal/tools/image/english"
@@ -59,7 +60,12 @@ func (m *commandBuilder) addExpect(s *step) {
 func (m *commandBuilder) verdictText() string {
 	var kinds, list clauses
 	v := &m.verdict
-	kinds.addIfAny(v.same, "%s on registers that never changed", english.Number(v.same))
+	recordings := ""
+	if n := m.options.repeated; n > 0 {
+		recordings = fmt.Sprintf(" in %d recordings", 1+n)
+	}
+	kinds.addIfAny(v.same, "%s on registers that never changed%s", english.Number(v.same),
+		recordings)
 	kinds.addIfAny(v.changed, "%s on registers that changed", english.Number(v.changed))
 	kinds.addIfAny(v.seenOnce, "%s on registers seen once", english.Number(v.seenOnce))
 	list.addIfAny(v.same+v.changed+v.seenOnce, "%s: %s",
