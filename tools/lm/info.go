@@ -247,6 +247,9 @@ func (i *imageInfo) String() string {
 	}
 	line("origin", "%s from %s%s", cmp.Or(i.Origin.Tool, "unknown"),
 		cmp.Or(i.Origin.Source, "unknown"), made)
+	if i.Origin.Verdict != "" {
+		line("verdict", "%s", i.Origin.Verdict)
+	}
 	for _, t := range i.Devices {
 		text := t.Vendor + ":" + t.Device
 		if t.Subsystem != "" {

@@ -31,6 +31,8 @@ type Source struct {
 
 	// QEMU: the memory regions that are BARs of the device. rwmmio: their bases in the kernel
 	Regions []Region
+	// rwmmio: the board's BARs may be smaller than it says, so their bases may be nearer
+	BarSizesAreLimits bool
 
 	// Called from time to time with the number of bytes of the trace that were read; may be nil
 	Progress func(bytes int64)
