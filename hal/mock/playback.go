@@ -15,7 +15,7 @@ import (
 // the recorded value. An access consists of parts: in memory each byte is a part, elsewhere the
 // complete access is one part.
 type playback struct {
-	want     [][]expected                     // recorded accesses, chunkMost in each part but the last
+	want     [][]expected                     // recorded accesses, chunkMost in a part
 	count    int                              // number of accesses in want
 	next     int                              // index in want of the next expected access
 	part     int                              // index of the next expected part of that access

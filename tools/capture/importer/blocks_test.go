@@ -17,13 +17,14 @@ func TestBlocksOfACaptureAreItsInputsAndOutputs(t *testing.T) {
 	}
 	const small = ", 100 % of the nonzero words are small integers"
 	want := []traces.Block{
-		{true, "1,1,0x0", 172, 10, 1, "a program for RISC-V", "--input in1=1,1,0x0,uint8,172"},
-		{true, "1,1,0x20000", 1024, 39, 1, "int32[256]" + small,
-			"--input in2=1,1,0x20000,int32,256"},
-		{true, "1,1,0x21000", 1024, 168, 1, "int32[256]" + small,
-			"--input in3=1,1,0x21000,int32,256"},
-		{false, "1,1,0x23000", 1024, 346, 1, "int32[256]" + small,
-			"--output out1=1,1,0x23000,int32,256"},
+		{Stored: true, Place: "1,1,0x0", Bytes: 172, Line: 10, Times: 1,
+			Guess: "a program for RISC-V", Flag: "--input in1=1,1,0x0,uint8,172"},
+		{Stored: true, Place: "1,1,0x20000", Bytes: 1024, Line: 39, Times: 1,
+			Guess: "int32[256]" + small, Flag: "--input in2=1,1,0x20000,int32,256"},
+		{Stored: true, Place: "1,1,0x21000", Bytes: 1024, Line: 168, Times: 1,
+			Guess: "int32[256]" + small, Flag: "--input in3=1,1,0x21000,int32,256"},
+		{Stored: false, Place: "1,1,0x23000", Bytes: 1024, Line: 346, Times: 1,
+			Guess: "int32[256]" + small, Flag: "--output out1=1,1,0x23000,int32,256"},
 	}
 	got := Blocks(bytes.NewReader(data), Options{From: traces.FromMmiotrace})
 	if len(got) != len(want) {
@@ -46,7 +47,10 @@ func TestNearestRangesComeFirst(t *testing.T) {
 	for _, c := range []struct {
 		tensor addressRange
 		want   uint64
-	}{{addressRange{0x8, 0xb}, 0x15}, {addressRange{0x30, 0x40}, 0}, {addressRange{0x40, 0x4f}, 0xd}} {
+	}{
+		{addressRange{0x8, 0xb}, 0x15}, {addressRange{0x30, 0x40}, 0},
+		{addressRange{0x40, 0x4f}, 0xd},
+	} {
 		if got := joined[1].distanceTo(c.tensor); got != c.want {
 			t.Errorf("distance of %v to %v: %#x, want %#x", joined[1], c.tensor, got, c.want)
 		}

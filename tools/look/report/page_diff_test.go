@@ -16,9 +16,10 @@ import (
 // TestDiffPageShowsBothImagesSideBySide checks an inserted command, changed data, a changed
 // deadline, names with markup, and that the page is well-formed.
 func TestDiffPageShowsBothImagesSideBySide(t *testing.T) {
-	const header = "lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n" +
-		"main:\n"
-	viewA := verify(t, assemble(t, header+"  write.4 r+0x4 0x1\n  copy.4 r+0x8 <- hex 01000000 02000000\n"))
+	const header = "lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\n" +
+		"window r bar0 offset 0 size 1MiB\nmain:\n"
+	viewA := verify(t, assemble(t, header+"  write.4 r+0x4 0x1\n"+
+		"  copy.4 r+0x8 <- hex 01000000 02000000\n"))
 	viewB := verify(t, assemble(t, header+"  write.4 r+0x4 0x1\n  write.4 r+0x20 0x7\n"+
 		"  copy.4 r+0x8 <- hex 01000000 03000000\n"))
 	a, errA := lmb.FromView(viewA)
