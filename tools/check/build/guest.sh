@@ -12,6 +12,7 @@ nightly_guests=(
 	TestShippedVerifierPrintsTheSameMessagesAsTheHost
 	TestScenarios/recorder-E1000e-VFIO
 	TestScenarios/recorder-mops
+	TestScenarios/recorder-sve
 	TestScenarios/shipped-answers-more
 	TestScenarios/shipped-chips
 	TestScenarios/shipped-chips-iommu
