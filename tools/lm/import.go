@@ -41,6 +41,7 @@ type importFlags struct {
 	longest                  time.Duration
 	poll, ignore, reached    []string
 	omit, asData, wait       []string
+	carry                    []string
 	keepPauses               time.Duration
 	inputs, outputs, host    []string
 	without, rules           []string
@@ -115,6 +116,9 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.wait, "wait", nil,
 		"loads at PLACE become polls for the recorded value; if the next access stores some of "+
 			"its bits, as a driver does that clears an interrupt, only for these bits: "+placesHelp)
+	flags.StringArrayVar(&f.carry, "carry", nil,
+		"FROM=TO: the driver stores to register TO what it has loaded from FROM, and the image "+
+			"does so, too, instead of the recorded values (repeat the flag for more registers)")
 	flags.DurationVar(&f.keepPauses, "keep-pauses", 0,
 		"pauses of the program from this one on, such as 10ms, become delays (default: none)")
 	flags.StringArrayVar(&f.reached, "reached", nil,
@@ -442,6 +446,7 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	}
 	o.Wait, o.KeepPauses = parsePlaces(f.wait), f.keepPauses
 	o.Omit, o.AsData = parsePlaces(f.omit), parsePlaces(f.asData)
+	parseAll(&o.Carry, f.carry, importer.ParseCarry)
 	return o
 }
 

@@ -50,6 +50,15 @@ func (f *runLoop) findSequences(view *fbs.View, o args.Options) error {
 	return nil
 }
 
+// safeWarning returns a warning if the image has no sequence "safe".
+func safeWarning(view *fbs.View) string {
+	if view.SequenceByName("safe") >= 0 {
+		return ""
+	}
+	return "the image has no sequence safe for the time after a failure; it has" +
+		sequenceNames(view)
+}
+
 // sequenceNames returns the names of all sequences, each after a space.
 func sequenceNames(view *fbs.View) (names string) {
 	for i := range view.Sequences {

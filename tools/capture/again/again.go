@@ -32,8 +32,9 @@ const (
 	Waits     Kind = "waits"     // the program loaded a register another number of times
 	Input     Kind = "input"     // a store is data of a named input
 	Missing   Kind = "missing"   // a store that only one recording has
+	Carried   Kind = "carried"   // a store has a value that a register returned before
 	Gone      Kind = "gone"      // one recording has loaded only ones
-	Carried   Kind = "carried"   // a store has the value that a register returned last
+	Derived   Kind = "derived"   // a store has a value that follows from the last load of a register
 	Interrupt Kind = "interrupt" // a store has an address of the recording machine's controller
 	Unknown   Kind = "unknown"   // a store has another value, for no reason that is known
 )
@@ -48,7 +49,8 @@ type Difference struct {
 	LineB  int    `json:"line_b"`
 	A      uint64 `json:"a"`
 	B      uint64 `json:"b"`
-	Source string `json:"source,omitempty"` // Carried: the register that was loaded
+	Source string `json:"source,omitempty"` // Carried, Derived: the register that was loaded
+	How    string `json:"how,omitempty"`    // Derived: what follows the source in messages
 }
 
 // Comparison is how another recording differs from the one that is imported.
@@ -58,6 +60,13 @@ type Comparison struct {
 	Loads       int          `json:"loads"`     // that both have
 	Agreed      int          `json:"agreed"`    // of these, with the same value
 	Differences []Difference `json:"differences"`
+	Moves       []Move       `json:"-"` // registers that stores carry values to
+}
+
+// Move says that stores to a place have the values that loads of another place returned.
+type Move struct {
+	From, To Place
+	Loads    map[int]int // lines of stores and their loads, in the recording that is imported
 }
 
 // unalignedMax is the share of stores that only one recording may have.
@@ -70,12 +79,13 @@ const unalignedMax = 100 // one of that many
 // compared in order. The error names the first lines that cannot be aligned.
 func Compare(a, b []traces.Access, isInput func(a *traces.Access) bool) (*Comparison, error) {
 	c := &comparer{a: a, b: b, isInput: isInput, found: map[Difference]int{},
-		last: map[Place]pair{},
-		to:   &Comparison{Differences: []Difference{}}}
+		last: map[Place]pair{}, moves: map[Place]*Move{},
+		to: &Comparison{Differences: []Difference{}}}
 	stores, err := c.align()
 	if err != nil {
 		return nil, err
 	}
+	c.loads, c.stores = c.pairLoads(stores), c.storesByPlace(stores)
 	from := pair{}
 	for _, s := range append(stores, pair{len(a), len(b)}) {
 		c.compareLoads(from, s)
@@ -131,8 +141,11 @@ type comparer struct {
 	a, b    []traces.Access
 	isInput func(a *traces.Access) bool
 	last    map[Place]pair // for each register, the last load of both recordings
-	found   map[Difference]int
-	to      *Comparison
+	// Loads that belong together, and aligned stores
+	loads, stores map[Place][]Moved
+	moves         map[Place]*Move // by the place of the stores; nil: they carry no values
+	found         map[Difference]int
+	to            *Comparison
 }
 
 // align returns the stores that both recordings have.
@@ -241,28 +254,24 @@ func (c *comparer) compareStores(a, b *traces.Access) {
 		return
 	}
 	d := Difference{Kind: Unknown, Place: placeOf(a)}
-	source, carried := c.sourceOf(a, b)
+	move := c.moveTo(d.Place)
+	carried := false
+	if move != nil {
+		_, carried = move.Loads[a.Line]
+	}
 	switch {
 	case c.isInput(a):
 		d.Kind = Input
 	case carried:
-		d.Kind, d.Source = Carried, source.String()
+		d.Kind, d.Source = Carried, move.From.String()
 	case traces.IsInterruptAddress(a.Value) && traces.IsInterruptAddress(b.Value):
 		d.Kind = Interrupt
-	}
-	c.add(d, a.Line, b.Line, a.Value, b.Value)
-}
-
-// sourceOf returns the register that returned the values of both stores last.
-func (c *comparer) sourceOf(a, b *traces.Access) (source Place, ok bool) {
-	latest := -1
-	for p, loads := range c.last {
-		if loads.a > latest && p.Width == a.Width && c.a[loads.a].Value == a.Value &&
-			c.b[loads.b].Value == b.Value {
-			source, latest = p, loads.a
+	default:
+		if from, how := c.derivedFrom(a, b); how != "" {
+			d.Kind, d.Source, d.How = Derived, from.String(), how
 		}
 	}
-	return source, latest >= 0
+	c.add(d, a.Line, b.Line, a.Value, b.Value)
 }
 
 // add counts a difference of a kind and place; the first one keeps its lines and values.
@@ -280,7 +289,7 @@ func (c *comparer) add(d Difference, lineA, lineB int, a, b uint64) {
 // Err returns an error if a store differs for a reason that no image can repeat.
 func (c *Comparison) Err() error {
 	i := slices.IndexFunc(c.Differences, func(d Difference) bool {
-		return slices.Contains([]Kind{Gone, Carried, Interrupt, Unknown}, d.Kind)
+		return slices.Contains([]Kind{Gone, Derived, Interrupt, Unknown}, d.Kind)
 	})
 	if i < 0 {
 		return nil
@@ -292,10 +301,9 @@ func (c *Comparison) Err() error {
 	case Gone:
 		return traces.TraceError(d.LineA, "all loads of %s returned only ones: its device was gone",
 			map[bool]string{true: "the other recording", false: "this recording"}[d.LineA == 0])
-	case Carried:
-		text += fmt.Sprintf(": the program stores what it has loaded from %s, and an image cannot "+
-			"do that; if the device ignores the value, leave the store out with --omit %s",
-			d.Source, d.Place)
+	case Derived:
+		text += fmt.Sprintf(": this is the value of %s%s; if the device ignores it, leave the "+
+			"store out with --omit %s", d.Source, d.How, d.Place)
 	case Interrupt:
 		text += fmt.Sprintf(": these are addresses of the recording machine's interrupt "+
 			"controller; leave out the store, and what unmasks the interrupt, with --omit %s",

@@ -43,6 +43,8 @@ func (d *Difference) text() string {
 		return "all loads of one recording returned only ones"
 	case Carried:
 		return fmt.Sprintf("%s (%s): what %s returned", lines, count, d.Source)
+	case Derived:
+		return fmt.Sprintf("%s (%s): the value of %s%s", lines, count, d.Source, d.How)
 	case Interrupt:
 		return fmt.Sprintf("%s (%s): interrupt addresses", lines, count)
 	case Input:

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"io"
+	"maps"
 	"slices"
 
 	"lightmetal/tools/capture/again"
@@ -52,21 +53,26 @@ func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
 	return c, c.Err()
 }
 
-// Apply sets the options that leave out comparisons of registers whose values vary in any trace,
-// and that wait where the traces waited. What the options say already has priority. It returns the
-// comparisons.
+// Apply sets the options that carry values, that leave out comparisons of registers whose values
+// vary in any trace, and that wait where the traces waited. What the options say already has
+// priority. It returns the comparisons.
 func (r *Repetitions) Apply() []*again.Comparison {
 	o := r.options
+	o.repeated = len(r.comparisons)
 	decided := slices.Concat(o.Poll, o.Wait, o.CounterRanges, o.Ignore)
 	for i := range decided {
 		decided[i].Place = decided[i].Place.withDefaultBar(o.Bar)
+	}
+	for _, c := range r.comparisons {
+		for _, m := range c.Moves {
+			decided = append(decided, o.addCarry(m))
+		}
 	}
 	// Values that vary come first: they decide, too.
 	for _, kind := range []again.Kind{again.Varies, again.Waits} {
 		for _, c := range r.comparisons {
 			for _, d := range c.Differences {
-				place := Range{Place: Place{HasBar: true, Bar: d.Place.Bar}, First: d.Place.Offset,
-					Last: d.Place.Offset}
+				place := rangeOf(d.Place)
 				switch {
 				case d.Kind != kind || slices.Contains(decided, place):
 					continue
@@ -80,6 +86,27 @@ func (r *Repetitions) Apply() []*again.Comparison {
 		}
 	}
 	return r.comparisons
+}
+
+func rangeOf(p again.Place) Range {
+	return Range{Place: Place{HasBar: true, Bar: p.Bar}, First: p.Offset, Last: p.Offset}
+}
+
+// addCarry adds a Carry, unless the options have one to the same register, and returns the register
+// whose values it carries.
+func (o *Options) addCarry(m again.Move) Range {
+	c := Carry{rangeOf(m.From), rangeOf(m.To), m.Loads}
+	i := slices.IndexFunc(o.Carry, func(other Carry) bool {
+		other.To.Place = other.To.withDefaultBar(o.Bar)
+		return other.To == c.To
+	})
+	switch {
+	case i < 0:
+		o.Carry = append(o.Carry, c)
+	case o.Carry[i].Loads != nil && o.Carry[i].From == c.From:
+		maps.Copy(o.Carry[i].Loads, c.Loads)
+	}
+	return c.From
 }
 
 // withoutOmitted returns the accesses outside the ranges of Omit.

@@ -66,7 +66,7 @@ func importTrace(t *testing.T, trace, earlier string) string {
 
 // isPass reports whether a report may have a summary with this name.
 func isPass(name string) bool {
-	return strings.Contains("lift fold expect drop coalesce fence mark tensors read", name)
+	return strings.Contains("lift carry fold expect drop coalesce fence mark tensors read", name)
 }
 
 // traceLine returns an access of imports.txtar as a line for the function mmiotrace.
@@ -120,6 +120,10 @@ func setFlags(t *testing.T, o *Options, flags []string) {
 			o.Ignore = append(o.Ignore, mustRange(t, value))
 		case "--wait":
 			o.Wait, err = ParseRanges(value)
+		case "--carry":
+			var c Carry
+			c, err = ParseCarry(value)
+			o.Carry = append(o.Carry, c)
 		case "--keep-pauses":
 			o.KeepPauses, err = time.ParseDuration(value)
 		case "--omit":

@@ -209,6 +209,8 @@ func (m *commandBuilder) emitCommand(s step, at position) (next position) {
 		c = relocateCommand(s.width, s.window, uint64(s.offset), m.hostSpaces[s.operand].window,
 			s.value)
 		m.writes++
+	case stepCarryOut, stepCarryIn:
+		m.setCarry(&c, &s)
 	case stepStore:
 		next = m.setStore(&c, &s, at)
 	case stepLoad:
@@ -245,7 +247,7 @@ func (m *commandBuilder) setStore(c *lmb.Command, s *step, at position) (next po
 	c.Opcode = gen.OpcodeCopyIn
 	switch {
 	case s.tensorIndex() >= 0:
-		c.Index, c.Value = 1+uint16(s.operand), s.value
+		c.Index, c.Value = m.indexOfTensor(s.operand), s.value
 	case fill:
 		c.Opcode, c.Mode, c.Value = gen.OpcodeFill, uint8(gen.AccessExact), s.value
 		if s.hasFlag(flagMemory) {
@@ -280,7 +282,7 @@ func (m *commandBuilder) setLoad(c *lmb.Command, s *step, at position) (next pos
 	switch {
 	case s.tensorIndex() >= 0:
 		e.setRange(c, s)
-		c.Opcode, c.Index, c.Value = gen.OpcodeCopyOut, 1+uint16(s.operand), s.value
+		c.Opcode, c.Index, c.Value = gen.OpcodeCopyOut, m.indexOfTensor(s.operand), s.value
 		m.outputCopies++
 		m.readAccesses += e.count
 	case s.hasFlag(flagMemory) && e.isWorthCommand(s):

@@ -10,6 +10,7 @@
 //	iATU      regions of host memory become host windows; the image has no store to the iATU
 //	host      addresses in host memory become relocations
 //	tensors   stores to an input and loads from an output become copies
+//	carry     stores of what was loaded before become copies through a scratch tensor
 //	fold      loops that wait become polls with a deadline
 //	expect    steps become commands; all other loads are compared with the recorded values
 //	drop      Point commands are emitted only where they change the window
@@ -80,6 +81,7 @@ type Options struct {
 	// Loads from these ranges are executed, but their values are not compared
 	Ignore []Range
 	Omit   []Range // accesses of these ranges are left out
+	Carry  []Carry
 	// Values stored to these ranges are data, also if they look like interrupt addresses
 	AsData []Range
 	// Loads from these ranges become polls until a counter has reached the value
@@ -114,6 +116,8 @@ type Options struct {
 	// for Frame, "stop" for Stop. Other accesses are left out; inputs and outputs are those of
 	// "frame". With the zero values the image has one sequence, "main".
 	Frame, Stop Part
+
+	repeated int // number of traces of the same work with which this one was compared
 
 	Without []string // passes to leave out
 	// Called from time to time with the number of bytes of the trace that were read; may be nil
@@ -209,6 +213,9 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	report.addPass("", l.warnUnwritten())
 	report.Verdict = builder.verdictText()
 	image, err := l.buildImage(t, builder.sequences)
+	if err == nil {
+		image.Origin.Verdict = report.Verdict
+	}
 	return image, report, err
 }
 
@@ -218,7 +225,8 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 	if err := o.validate(); err != nil {
 		return nil, nil, err
 	}
-	l := &lifter{program: &program{options: o, matchedRanges: map[Range]bool{}},
+	l := &lifter{program: &program{options: o, matchedRanges: map[Range]bool{},
+		outsideLoads: map[int][]carriedAccess{}},
 		tlbStates:     map[int]*tlbState{},
 		targetIndexes: map[targetKey]int32{}, exactTimes: exactTimes}
 	t, err := traces.Scan(r, o.traceSource(), l)
@@ -284,6 +292,7 @@ func (l *lifter) analysisPasses() []pass {
 		{"iATU", l.reportIATU},
 		{"host", (&relocator{program: p, joinedCount: l.joinedAddresses}).run},
 		{"tensors", (&tensorAssigner{program: p}).run},
+		{"carry", (&carrier{program: p}).run},
 		{"fold", (&pollDetector{program: p}).run},
 	}
 }
@@ -305,7 +314,7 @@ func (l *lifter) allPasses(m *commandBuilder) []pass {
 // traceSource returns the options that the reader of the trace needs.
 func (o *Options) traceSource() traces.Source {
 	return traces.Source{From: o.From, Board: o.Board, Device: o.Device, Incomplete: o.Incomplete,
-		Regions: o.Regions, Progress: o.Progress}
+		Regions: o.Regions, BarSizesAreLimits: o.BarSizesAreLimits, Progress: o.Progress}
 }
 
 func (o *Options) validate() error {

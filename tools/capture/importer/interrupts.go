@@ -32,20 +32,54 @@ type interruptStore struct {
 }
 
 func (f *interruptFinder) run() (passResult, error) {
+	var all []interruptStore
 	if len(f.options.Omit) > 0 {
+		f.checkSteps()
+		all = f.stores
+		f.stores, f.unclear = nil, 0
 		if err := f.steps.rewrite(f.omit); err != nil {
 			return f.result, err
 		}
 		f.result.summary = english.Count(f.omitted, "access") + " left out"
 	}
-	for i := range f.steps.count {
-		f.checkStep(i)
-	}
+	f.checkSteps()
+	f.warnPartlyOmitted(all)
 	if len(f.stores) > 0 {
 		return f.result, f.reject()
 	}
 	f.warnUnclear()
 	return f.result, nil
+}
+
+func (f *interruptFinder) checkSteps() {
+	for i := range f.steps.count {
+		f.checkStep(i)
+	}
+}
+
+// warnPartlyOmitted warns about the first interrupt of which some stores are left out, others not.
+// Those that are still rejected need no warning.
+func (f *interruptFinder) warnPartlyOmitted(all []interruptStore) {
+	kept := func(o interruptStore) bool {
+		return slices.ContainsFunc(f.stores, func(s interruptStore) bool { return s.line == o.line })
+	}
+	for _, o := range all {
+		if kept(o) {
+			continue
+		}
+		for i := range f.steps.count {
+			s := f.steps.at(i)
+			if s.op != stepStore || s.target >= 0 {
+				continue
+			}
+			if in, _ := f.isInRanges(s, o.ranges); in {
+				f.result.addWarning(int(s.line), "--omit leaves out line %d, but not this store to "+
+					"%s, which belongs to the same interrupt: leave out all of %s", o.line,
+					f.placeText(s), rangesText([]interruptStore{o}))
+				return
+			}
+		}
+	}
 }
 
 func (f *interruptFinder) omit(s *step, out *stepList) error {
@@ -189,17 +223,17 @@ func (f *interruptFinder) reject() error {
 	if s.table {
 		also = " with what masks the vectors"
 	}
-	list := f.rangesText()
+	list := rangesText(f.stores)
 	return traces.TraceError(s.line, "%s: in a replay, the device would store to the interrupt "+
 		"controller of the recorded machine; --omit %s leaves out these accesses%s; "+
 		"--as-data %s keeps the values", s.text, list, also, list)
 }
 
 // rangesText returns the ranges of all stores in the form that flags accept.
-func (f *interruptFinder) rangesText() string {
+func rangesText(stores []interruptStore) string {
 	var all, merged []Range
-	for i := range f.stores {
-		all = append(all, f.stores[i].ranges...)
+	for i := range stores {
+		all = append(all, stores[i].ranges...)
 	}
 	slices.SortFunc(all, func(a, b Range) int {
 		return cmp.Or(cmp.Compare(a.Bar, b.Bar), cmp.Compare(a.First, b.First))

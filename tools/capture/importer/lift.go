@@ -165,6 +165,7 @@ func (l *lifter) addAsOneStep(a *traces.Access, n uint32, data []byte) (ok bool,
 	}
 	if !inside {
 		l.part.outsideCount += int(n)
+		l.noteOutside(a)
 		return true, nil
 	}
 	if l.tlb != nil {

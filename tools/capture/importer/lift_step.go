@@ -137,7 +137,7 @@ func (l *lifter) mergeIntoLast(s *step, data []byte) bool {
 		return false
 	}
 	if a.offset == s.offset && s.op == stepLoad && a.elementCount() == 1 && s.count == 1 &&
-		a.value == s.value && a.count < 1<<31 {
+		a.value == s.value && a.count < 1<<31 && !l.isCarried(s) {
 		a.flags |= flagRepeated
 		a.count++
 		a.durationUs = toMicroseconds(s.lastTime() - a.time)

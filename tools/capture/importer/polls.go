@@ -62,7 +62,7 @@ type pollDetector struct {
 // endsRuns reports whether a step ends the runs of loads before it.
 func (s *step) endsRuns() bool {
 	return s.op == stepStore || s.op == stepRelocate || s.op == stepHostStores ||
-		s.op == stepSequenceStart
+		s.op == stepSequenceStart || s.op == stepCarryIn
 }
 
 // loadRun is a list of loads of one register with no store between them: indexes of loads.
@@ -111,6 +111,7 @@ func (f *pollDetector) run() (out passResult, err error) {
 	out.summary = f.pollSummary()
 	f.warnUnfolded(&out)
 	f.waitForCounters(&out)
+	f.proposeCarries(&out)
 	f.proposeWaits(&out)
 	return out, nil
 }
@@ -256,8 +257,11 @@ func (f *pollDetector) runKeyOf(i int32) runKey {
 	s := f.load(i)
 	k := runKey{loadKey: f.loadKeyOf(f.loads[i])}
 	if !f.isSingleLoad(int(f.loads[i])) {
-		k.op = s.op
-		if s.op != stepIgnore {
+		switch k.op = s.op; s.op {
+		case stepIgnore:
+		case stepCarryOut:
+			k.data = uint64(f.loads[i]) // no turn of a loop is like another one
+		default:
 			k.data = s.value
 		}
 	}

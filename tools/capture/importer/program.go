@@ -43,6 +43,10 @@ type program struct {
 
 	msix *traces.MSIXTable // nil: not known
 
+	outsideLoads  map[int][]carriedAccess // by Carry: loads outside the part or frame
+	scratchSize   uint32                  // bytes of the scratch tensor; 0: the image has none
+	likelyCarries []likelyCarry
+
 	matchedRanges map[Range]bool // ranges of the options that contain an access
 
 	loads, stores int // numbers in the trace

@@ -16,6 +16,8 @@ const (
 	stepRelocate        // value is the offset in host memory whose bus address is stored
 	stepLoad            // an expected value, or bytes of an output tensor
 	stepIgnore          // a load whose value does not matter
+	stepCarryOut        // a load whose value goes into the scratch tensor
+	stepCarryIn         // a store of such a value
 	stepPoll
 	stepMark
 	stepHostStores    // stores of the program to host memory, which are not accesses in the trace
@@ -41,7 +43,8 @@ type step struct {
 	target     int32 // index into program.targets: target of the TLB window; -1: a window of a BAR
 	// Depends on op: index of the tensor (stepStore, stepLoad), into program.hostSpaces
 	// (stepRelocate), program.markNames (stepMark), program.hostStoreLists (stepHostStores) or
-	// program.masks (stepPoll); the segment that starts (stepSequenceStart). -1: none
+	// program.masks (stepPoll); the segment that starts (stepSequenceStart); the offset in the
+	// scratch tensor (stepCarryOut, stepCarryIn). -1: none
 	operand    int32
 	window     uint16 // index into program.windows
 	lineStride uint16 // of a run: number of lines from one access to the next

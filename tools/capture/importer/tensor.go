@@ -81,6 +81,9 @@ func (t *tensor) missingRanges() string {
 // imageTensors returns the tensors with their recorded data: the default data of inputs, and the
 // golden data of outputs.
 func (p *program) imageTensors() (list []lmb.Tensor) {
+	if p.scratchSize > 0 {
+		list = append(list, p.scratchTensor())
+	}
 	for i := range p.tensors {
 		t := &p.tensors[i]
 		list = append(list, lmb.Tensor{Name: t.Name, Role: t.role, DType: t.DType, Shape: t.Shape,

@@ -132,7 +132,7 @@ func (f *finder) stepOf(at int) *step { return f.steps.at(int(f.occurrences[at].
 // isStore reports whether a token is a store.
 func (f *finder) isStore(at int) bool {
 	op := f.stepOf(at).op
-	return op == stepStore || op == stepRelocate
+	return op == stepStore || op == stepRelocate || op == stepCarryIn
 }
 
 // lineOf returns the first line of a token.
@@ -160,8 +160,11 @@ func (f *finder) pauseBefore(at int) int64 {
 // it waits for.
 func (f *finder) tokenData(at int) []byte {
 	s, o := f.stepOf(at), f.occurrences[at]
-	if s.op == stepRelocate {
+	switch s.op {
+	case stepRelocate:
 		return traces.Bytes(s.value, 8)
+	case stepCarryOut, stepCarryIn: // the value is another one each time
+		return make([]byte, s.width)
 	}
 	return f.dataOf(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]
 }

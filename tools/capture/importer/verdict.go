@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"fmt"
 	"strings"
 
 	"lightmetal/tools/image/english"
@@ -20,6 +21,7 @@ type verdict struct {
 	same, changed, seenOnce int // numbers of expects
 	ignored                 int // loads whose values are not compared
 	behindInterrupts        int // polls of the first load behind an interrupt
+	carried                 int // stores of values that the image has loaded
 }
 
 func (m *commandBuilder) noteLoads() {
@@ -58,7 +60,12 @@ func (m *commandBuilder) addExpect(s *step) {
 func (m *commandBuilder) verdictText() string {
 	var kinds, list clauses
 	v := &m.verdict
-	kinds.addIfAny(v.same, "%s on registers that never changed", english.Number(v.same))
+	recordings := ""
+	if n := m.options.repeated; n > 0 {
+		recordings = fmt.Sprintf(" in %d recordings", 1+n)
+	}
+	kinds.addIfAny(v.same, "%s on registers that never changed%s", english.Number(v.same),
+		recordings)
 	kinds.addIfAny(v.changed, "%s on registers that changed", english.Number(v.changed))
 	kinds.addIfAny(v.seenOnce, "%s on registers seen once", english.Number(v.seenOnce))
 	list.addIfAny(v.same+v.changed+v.seenOnce, "%s: %s",
@@ -70,5 +77,6 @@ func (m *commandBuilder) verdictText() string {
 		waits += " (" + english.Number(v.behindInterrupts) + " behind interrupts)"
 	}
 	list.addIfAny(m.polls, "%s", waits)
+	list.addIfAny(v.carried, "%s carried", english.Number(v.carried))
 	return strings.Join(list, "; ")
 }

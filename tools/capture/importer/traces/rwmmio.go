@@ -42,16 +42,35 @@ func readRwmmio(r io.Reader, o Source, to Sink) (*Trace, error) {
 			"use --board; boards: %s", BoardList())
 	}
 	m := newRwmmio(r, o, to)
-	for _, region := range o.Regions {
-		if int(region.Bar) >= len(o.Board.BarSizes) || o.Board.BarSizes[region.Bar] == 0 {
-			return nil, UsageError("board %s has no BAR %d", o.Board.Name, region.Bar)
-		}
+	if err := o.checkBases(); err != nil {
+		return nil, err
 	}
 	to.Start(o.Board)
 	if err := m.eachLine(m.parseLine); err != nil {
 		return nil, err
 	}
 	return m.result()
+}
+
+// checkBases returns an error if a BAR does not exist, or if two overlap.
+func (s *Source) checkBases() error {
+	for i, r := range s.Regions {
+		if int(r.Bar) >= len(s.Board.BarSizes) || s.Board.BarSizes[r.Bar] == 0 {
+			return UsageError("board %s has no BAR %d", s.Board.Name, r.Bar)
+		}
+		for _, other := range s.Regions[:i] {
+			low, high := other, r
+			if low.Base > high.Base {
+				low, high = r, other
+			}
+			if r.Bar == other.Bar || low.Base == high.Base || !s.BarSizesAreLimits &&
+				high.Base-low.Base < s.Board.BarSizes[low.Bar] {
+				return UsageError("--base %d=0x%x and --base %d=0x%x overlap or name the same BAR",
+					other.Bar, other.Base, r.Bar, r.Base)
+			}
+		}
+	}
+	return nil
 }
 
 var (
@@ -112,6 +131,9 @@ func (m *rwmmio) parseEvent(event string, text []byte, a Access) error {
 	}
 	if found < 2 || found < 3 && event != "rwmmio_read" {
 		return m.formError(text)
+	}
+	if bits%8 != 0 {
+		return TraceError(m.line, "the width must be 8, 16, 32 or 64 bits, not %d", bits)
 	}
 	if reason := checkAccess(bits/8, a.Value); reason != "" {
 		return TraceError(m.line, "%s", reason)

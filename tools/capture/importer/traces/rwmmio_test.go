@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/hal"
 )
 
 const rwmmioTask = "    insmod-611     [002] .....    41.20100"
@@ -52,13 +53,25 @@ func TestRwmmioReaderReturnsEveryField(t *testing.T) {
 func TestRwmmioWithSeveralBARs(t *testing.T) {
 	board := boards.Ivshmem
 	board.BarSizes[0] = 1 << 20 // a limit, which reaches into the other mapping
-	o := Source{From: FromRwmmio, Board: &board, Regions: []Region{
+	o := Source{From: FromRwmmio, Board: &board, BarSizesAreLimits: true, Regions: []Region{
 		{Base: 0xffff_8000_0000_0000}, {Base: 0xffff_8000_0000_1000, Bar: 2}}}
 	const line = rwmmioTask + "1: rwmmio_write: f width=32 val=0x5 addr=0xffff80000000"
 	_, list, err := Read(strings.NewReader(line+"0008\n"+line+"1004\n"), o)
 	if err != nil || len(list) != 2 || list[0].Bar != 0 || list[0].Offset != 8 ||
 		list[1].Bar != 2 || list[1].Offset != 4 {
 		t.Errorf("got %+v, %v; want a store to BAR 0 + 8, and one to BAR 2 + 4", list, err)
+	}
+	same := []Region{o.Regions[0], {Base: o.Regions[0].Base, Bar: 2}}
+	twice := []Region{o.Regions[1], {Base: 0xffff_9000_0000_0000, Bar: 2}}
+	for name, bad := range map[string]Source{
+		"of known sizes": {From: FromRwmmio, Board: &board, Regions: o.Regions},
+		"at one address": {From: FromRwmmio, Board: &board, BarSizesAreLimits: true, Regions: same},
+		"of one BAR":     {From: FromRwmmio, Board: &board, BarSizesAreLimits: true, Regions: twice},
+	} {
+		_, _, err := Read(strings.NewReader(line+"0008\n"), bad)
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "overlap or name the same") {
+			t.Errorf("bases %s: %v; want them refused", name, err)
+		}
 	}
 }
 
@@ -79,6 +92,7 @@ func TestRwmmioReaderRejects(t *testing.T) {
 		"misaligned": {strings.Replace(write, "0010", "0011", 1),
 			"line 1: address 0x11 must be a multiple"},
 		"width":     {strings.Replace(write, "=32", "=24", 1), "the width must be 1, 2, 4 or 8"},
+		"bits":      {strings.Replace(write, "=32", "=33", 1), "8, 16, 32 or 64 bits, not 33"},
 		"elsewhere": {strings.Replace(write, "85a", "90a", 1), "no access to the BARs at --base"},
 		"empty":     {"# tracer: nop\n", "the trace has no event rwmmio_write"},
 	} {
