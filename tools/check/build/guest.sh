@@ -10,7 +10,6 @@ nightly_guests=(
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU
 	TestShippedVerifierPrintsTheSameMessagesAsTheHost
-	TestScenarios/recorder-E1000e-VFIO
 	TestScenarios/recorder-mops
 	TestScenarios/recorder-sve
 	TestScenarios/shipped-answers-more
