@@ -108,6 +108,15 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 			return err
 		}
 	}
+	for i, device := range r.devices {
+		d := &r.view.Devices[i]
+		if d.Vectors == 0 {
+			continue
+		}
+		if err := device.EnableVectors(d.Interrupts, d.Vectors); err != nil {
+			return err
+		}
+	}
 	return r.requestExitCleanup()
 }
 
