@@ -380,8 +380,8 @@ func (t *Tensor) describeInvalidShape() string {
 	for _, n := range t.Shape() {
 		text = AppendText(text, " %d", uint64(n))
 	}
-	return string(text) + "; dims must be at most 8, the first dims numbers above 0, the others 0, " +
-		"and the size at most 64 TiB"
+	return string(text) + "; dims must be at most 8, the first dims numbers above 0, " +
+		"the others 0, and the size at most 64 TiB"
 }
 
 // sizeFromShape returns bytes, or 0 if the shape is invalid or the size is larger than DataSizeMax.
