@@ -44,7 +44,7 @@ const (
 	Missing   Kind = "missing"   // a store that only one recording has
 	Carried   Kind = "carried"   // a store has a value that a register returned before
 	Gone      Kind = "gone"      // one recording has loaded only ones
-	Derived   Kind = "derived"   // a store has a value that follows from the last load of a register
+	Derived   Kind = "derived"   // a store has a value that follows from what a register returned
 	Interrupt Kind = "interrupt" // a store has an address of the recording machine's controller
 	Unknown   Kind = "unknown"   // a store has another value, for no reason that is known
 )
