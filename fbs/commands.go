@@ -102,7 +102,7 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		return Text("unknown opcode %d", uint64(m.Opcode))
 	}
 	if f.setsUnusedField(m) {
-		return f.wrong
+		return f.describeUnusedField(m)
 	}
 	c.worstCaseUs += f.longestUs(m)
 	switch m.Opcode {
@@ -364,8 +364,8 @@ func (c *commandChecker) checkScratch(m *Command) (problem string) {
 		if m.Opcode == gen.OpcodeCopyOut {
 			from[i] = device
 		} else if from[i] != device {
-			return Text("this sequence has not loaded byte %x of the scratch from the same device, "+
-				"or a call followed", m.Value+uint64(i))
+			return Text("byte %x of the scratch was not loaded from this device since the "+
+				"sequence began or called another", m.Value+uint64(i))
 		}
 	}
 	return ""

@@ -104,6 +104,18 @@ func TestQuotedNamesHaveNoHiddenCharacters(t *testing.T) {
 	}
 }
 
+// TestImagesAreIdentifiedByEightDigits checks a checksum that begins with zeros.
+func TestImagesAreIdentifiedByEightDigits(t *testing.T) {
+	if got := fbs.ImageID(0xbcd31); got != "0x000bcd31" {
+		t.Errorf("ImageID returns %s, want 0x000bcd31", got)
+	}
+	file := encode(t, sampleImage())
+	want := fmt.Sprintf("0x%08x", binary.LittleEndian.Uint32(file[12:]))
+	if view, err := fbs.Verify(file); err != nil || view.ID() != want {
+		t.Errorf("error %v; the id of the view must be %s", err, want)
+	}
+}
+
 func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 	file := encode(t, sampleImage())
 	little := binary.LittleEndian

@@ -16,7 +16,6 @@ const (
 type opcodeForm struct {
 	name     string       // in messages
 	empty    Command      // all bits are set in the fields that must be 0
-	wrong    string       // problem of a command in which one of these fields is not 0
 	modes    uint8        // set of the accepted modes: bit n for mode n
 	modeText string       // the accepted modes in messages
 	traits   accessTraits // of the accesses; the mode Bulk adds accessAnyWidth
@@ -41,39 +40,33 @@ var opcodeForms = [...]opcodeForm{
 	gen.OpcodeWrite: {
 		name:   "write",
 		empty:  Command{Mode: ones8, Option: ones8, Index: ones16, Amount: ones32, Mask: ones64},
-		wrong:  "mode, option, index, amount and mask must be 0",
 		traits: accessStores, us: eachUs + accessUs,
 	},
 	gen.OpcodeModify: {
 		name:   "modify",
 		empty:  Command{Mode: ones8, Option: ones8, Index: ones16, Amount: ones32},
-		wrong:  "mode, option, index and amount must be 0",
 		traits: accessStores, us: eachUs + 2*accessUs + DeviceQueryUs,
 	},
 	gen.OpcodeRelocate: {
 		name:   "relocate",
 		empty:  Command{Mode: ones8, Option: ones8, Amount: ones32, Mask: ones64},
-		wrong:  "mode, option, amount and mask must be 0",
 		traits: accessStores, us: eachUs + accessUs,
 	},
 	gen.OpcodeCopyIn: {
 		name:  "copy in",
 		empty: Command{Option: ones8, Mask: ones64},
-		wrong: "option and mask must be 0",
 		modes: copyModes, modeText: copyModesText,
 		traits: accessManyBytes | accessStores, us: eachUs,
 	},
 	gen.OpcodeFill: {
 		name:  "fill",
 		empty: Command{Option: ones8, Index: ones16, Mask: ones64},
-		wrong: "option, index and mask must be 0",
 		modes: fillModes, modeText: "1 (exact) or 2 (fixed)",
 		traits: accessManyBytes | accessStores, us: eachUs,
 	},
 	gen.OpcodeCopyOut: {
 		name:  "copy out",
 		empty: Command{Option: ones8, Mask: ones64},
-		wrong: "option and mask must be 0",
 		modes: copyModes, modeText: copyModesText,
 		traits: accessManyBytes, us: eachUs + DeviceQueryUs,
 	},
@@ -85,7 +78,6 @@ var opcodeForms = [...]opcodeForm{
 	gen.OpcodeCompare: {
 		name:   "compare",
 		empty:  Command{Mode: ones8, Mask: ones64},
-		wrong:  "mode and mask must be 0",
 		modes:  noMode,
 		traits: accessManyBytes, us: eachUs,
 	},
@@ -93,36 +85,31 @@ var opcodeForms = [...]opcodeForm{
 		name: "point",
 		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Index: ones16, Offset: ones32,
 			Amount: ones32},
-		wrong: "all fields except window, value and mask must be 0",
-		us:    eachUs + pointUs,
+		us: eachUs + pointUs,
 	},
 	gen.OpcodeFence: {
 		name: "fence",
 		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Index: ones16,
 			Offset: ones32, Amount: ones32, Value: ones64, Mask: ones64},
-		wrong: "all fields must be 0",
-		us:    eachUs,
+		us: eachUs,
 	},
 	gen.OpcodeDelay: {
 		name: "delay",
 		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Index: ones16,
 			Offset: ones32, Value: ones64, Mask: ones64},
-		wrong: "all fields except amount must be 0",
-		us:    eachUs,
+		us: eachUs,
 	},
 	gen.OpcodeCall: {
 		name: "call",
 		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Offset: ones32,
 			Amount: ones32, Value: ones64, Mask: ones64},
-		wrong: "all fields except index must be 0",
-		us:    eachUs, // verifyCalls adds the time of the called sequence
+		us: eachUs, // verifyCalls adds the time of the called sequence
 	},
 	gen.OpcodeEnd: {
 		name: "end",
 		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Index: ones16,
 			Offset: ones32, Amount: ones32, Value: ones64, Mask: ones64},
-		wrong: "all fields must be 0",
-		us:    eachUs,
+		us: eachUs,
 	},
 }
 
@@ -137,6 +124,27 @@ func formOf(o gen.Opcode) *opcodeForm {
 func (f *opcodeForm) setsUnusedField(m *Command) bool {
 	got, empty := wordsOf(m), wordsOf(&f.empty)
 	return got[0]&empty[0]|got[1]&empty[1]|got[2]&empty[2]|got[3]&empty[3] != 0
+}
+
+// describeUnusedField names the first field of m that is not 0, but must be.
+func (f *opcodeForm) describeUnusedField(m *Command) (problem string) {
+	e := &f.empty
+	for _, field := range [...]struct {
+		name       string
+		got, empty uint64
+	}{
+		{"width", uint64(m.Width), uint64(e.Width)}, {"mode", uint64(m.Mode), uint64(e.Mode)},
+		{"option", uint64(m.Option), uint64(e.Option)},
+		{"window", uint64(m.Window), uint64(e.Window)}, {"index", uint64(m.Index), uint64(e.Index)},
+		{"offset", uint64(m.Offset), uint64(e.Offset)},
+		{"amount", uint64(m.Amount), uint64(e.Amount)}, {"value", m.Value, e.Value},
+		{"mask", m.Mask, e.Mask},
+	} {
+		if field.got&field.empty != 0 && problem == "" {
+			problem = Text(field.name+" is %x, but must be 0", field.got)
+		}
+	}
+	return problem
 }
 
 // longestUs returns the longest time of m, without a called sequence and without the queries of

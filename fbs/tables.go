@@ -187,13 +187,14 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
 	}
 	if w.Kind != gen.WindowKindTlb && w.Slot != AnySlot {
-		return "slot must be 65535: only a TLB window has a slot"
+		return Text("slot is %d, but only a TLB window has a slot; must be 65535", uint64(w.Slot))
 	}
 	if w.Kind == gen.WindowKindBar {
 		return t.checkBarWindow(w)
 	}
 	if w.Bar != 0 || w.Offset != 0 && w.Flags&FlagFixedBus == 0 {
-		return "BAR and offset must be 0: only a BAR window has them"
+		return Text("BAR is %d, offset %x, but only a BAR window has them; both must be 0",
+			uint64(w.Bar), w.Offset)
 	}
 	return t.checkAndCount(w)
 }
@@ -311,8 +312,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	}
 	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return Text("invalid shape of %d dimensions: over 8, one of them 0, an unused one not "+
-			"0, or over 64 TiB in total", uint64(tensor.Dims))
+		return tensor.describeInvalidShape()
 	}
 	if tensor.Size != size {
 		return Text("size is %d, but shape and element type need %d", tensor.Size, size)
@@ -359,6 +359,15 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 			tensor.Size, tensor.DataOffset, t.payloadBytes)
 	}
 	return ""
+}
+
+func (t *Tensor) describeInvalidShape() string {
+	text := AppendText(nil, "dims is %d, and shape is", uint64(t.Dims))
+	for _, n := range t.Shape() {
+		text = AppendText(text, " %d", uint64(n))
+	}
+	return string(text) + "; dims must be at most 8, the first dims numbers above 0, the others 0, " +
+		"and the size at most 64 TiB"
 }
 
 // sizeFromShape returns bytes, or 0 if the shape is invalid or the size is larger than DataSizeMax.

@@ -32,6 +32,11 @@ func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
 	return buffer
 }
 
+// ImageID formats Preamble.Checksum as all programs print it. It identifies the content of an image.
+func ImageID(checksum uint32) string {
+	return "0x" + strconv.FormatUint(1<<32|uint64(checksum), 16)[1:] // 8 digits
+}
+
 // Quote returns text in double quotes, with a question mark for each double quote, hidden character
 // and byte that is not UTF-8.
 func Quote(text string) string {

@@ -68,6 +68,9 @@ func (v *View) VerifiedCopy() *View {
 	return &verified
 }
 
+// ID returns the ImageID of the image.
+func (v *View) ID() string { return ImageID(ReadStruct[Preamble](v.Envelope).Checksum) }
+
 // NameBytes returns the characters of a name, in the file.
 func (v *View) NameBytes(n NameRange) []byte { return v.Text[n>>8:][:n&NameMax] }
 

@@ -127,7 +127,8 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 		return nil, d.unassignedFault(int(bar))
 	}
 	if bar >= configBarCount || d.pciFunction.BarSizes[bar] == 0 {
-		return nil, d.fault(WrongDevice, name+" cannot be mapped: it is missing or has I/O ports")
+		return nil, d.fault(WrongDevice, name+" cannot be mapped: it is missing or has I/O ports; "+
+			"`lspci -v` lists the BARs")
 	}
 	barSize := d.pciFunction.BarSizes[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
@@ -164,7 +165,7 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
 const hostWindowsNotSharedReason = ": a device with tiles reaches only its host windows, " +
-	"and does not share them"
+	"and does not share them; use one of its own"
 
 // AssignBusAddress implements Device. A device that a kernel driver keeps bus master reaches only
 // its own windows; one with outbound translation only its own Host windows; any other, windows of
@@ -175,7 +176,8 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	switch {
 	case !reachable:
 	case d.busMaster.keptOnByDriver:
-		reachable, reason = owner == d, ": a `tt:` device reaches only its own windows"
+		reachable = owner == d
+		reason = ": a `tt:` device reaches only its own windows; use one of these"
 	case d.needsIATU():
 		reachable, reason = owner == d && a.isHostMemory, hostWindowsNotSharedReason
 	case owner.needsIATU() && a.isHostMemory:

@@ -13,6 +13,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/effort"
 )
 
 // randomCommands returns up to 20 random commands of the kinds that verified images have, for
@@ -158,7 +159,7 @@ func TestWalkMatchesPlainGo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	p, oracle := newWalkSetup(t, 512), newWalkSetup(t, 512)
 	stopReasons := map[uint64]int{}
-	for range 20_000 {
+	for range effort.Cases(4_000, 20_000, 20_000) {
 		list := randomCommands(random, 512)
 		for i := range p.device {
 			p.device[i] = byte(random.Uint32N(3)) - 1 // 0, 1 or 0xff
@@ -207,6 +208,7 @@ func TestWalkStopsWhenItsBudgetIsUsedUpAndContinues(t *testing.T) {
 // forEachBlockCommand calls f with copies and fills of all sizes from 1 to 300 bytes at all offsets
 // from 64 to 96. Sizes and offsets are multiples of the width, except in bulk copies.
 func forEachBlockCommand(f func(c fbs.Command)) {
+	step := uint64(effort.Cases(7, 1, 1))
 	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut} {
 		for _, access := range accessModes {
 			if opcode == gen.OpcodeFill && access == gen.AccessBulk {
@@ -217,7 +219,7 @@ func forEachBlockCommand(f func(c fbs.Command)) {
 				if access == gen.AccessBulk {
 					unit = 1
 				}
-				for size := unit; size <= 300; size += unit {
+				for size := unit; size <= 300; size += step * unit {
 					for offset := uint64(0); offset <= 32; offset += unit {
 						c := newCommand(opcode, width, access, offset+64, size)
 						c.Value = size % 7 // different alignments of the data in host memory

@@ -17,6 +17,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/runtime/report"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb"
 
 	"golang.org/x/sys/unix"
@@ -289,7 +290,7 @@ func sameAccesses(got, want []mock.Access) bool {
 func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 	for _, s := range loadTestImages(t) {
 		operations := s.steps[len(s.steps)-1].operations
-		for n := 1; n <= operations; n++ {
+		for n := 1; n <= operations; n += effort.Cases(5, 1, 1) {
 			replay, device := s.load(t, s.view)
 			device.Inject(mock.Fault{Kind: mock.BusFault, Operation: n})
 			result := replay.Run(s.main)
@@ -330,7 +331,7 @@ func (s *testImage) noticesDeviceGone(i, operation int) bool {
 func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
 	for _, s := range loadTestImages(t) {
 		operations, unnoticed := s.steps[len(s.steps)-1].operations, 0
-		for n := 1; n <= operations; n++ {
+		for n := 1; n <= operations; n += effort.Cases(5, 1, 1) {
 			replay, device := s.load(t, s.view)
 			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: n})
 			result := replay.Run(s.main)

@@ -79,7 +79,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	// If the memory is too small, the kernel's OOM killer may kill any process.
 	if available, _ := availableMemoryFor(end - first); end-first > available {
 		const text = ": too little memory: the copy of the file needs %d bytes, but only %d are " +
-			"available"
+			"available; stop other programs, or use a smaller image"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 

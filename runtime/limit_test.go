@@ -12,6 +12,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/check/effort"
 )
 
 const safeListing = "safe:\n  write.4 m+0x40 0x5afe\n"
@@ -133,6 +134,7 @@ func (d minuteClockDevice) Now() int64 {
 // TestRunWithoutALimitEndsByTheClock: a run ends after an hour by the clock, also if its commands
 // are cheap and in called sequences.
 func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
+	effort.SkipShort(t)
 	for name, body := range map[string]string{
 		"fences":             strings.Repeat("  fence\n", 400_000),
 		"calls of one fence": strings.Repeat("  call one\n", 400_000) + "one:\n  fence\n",

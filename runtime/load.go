@@ -60,8 +60,8 @@ func CheckWorstCaseTimes(view *fbs.View, remedy string) error {
 
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
-		return hal.NewFault(hal.Usage, fbs.Text("the image is for %d device(s), but %d were named",
-			uint64(len(view.Devices)), uint64(len(devices))))
+		return hal.NewFault(hal.Usage, fbs.Text("the image is for %d device(s), but %d were named; "+
+			"name one for each", uint64(len(view.Devices)), uint64(len(devices))))
 	}
 	for i, device := range devices {
 		if reason := explainMismatch(view, i, device.Identity()); reason != "" {
@@ -217,7 +217,8 @@ func (r *Replay) reserveArena() error {
 	}
 	if !fits {
 		const text = "the image needs %d bytes for tensors, %d for host memory and %d for " +
-			"page tables, but only %d bytes are available"
+			"page tables, but only %d bytes are available; " +
+			"stop other programs, or use a smaller image"
 		return hal.NewFault(hal.BadImage,
 			fbs.Text(text, size, host, pageTables, available+inHugePages))
 	}
@@ -264,12 +265,14 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	}
 	if a.BusAddress == 0 {
 		return r.commandFault(hal.NoDevice, index,
-			fbs.Text("window %d has no bus address on this device", uint64(c.Index)))
+			fbs.Text("window %d has no bus address on this device; use a host window, or `vfio:`",
+				uint64(c.Index)))
 	}
 	sum := a.BusAddress + c.Value
 	if sum < a.BusAddress || sum&^fbs.WidthMask(c.Width) != 0 {
 		return r.commandFault(hal.WrongDevice, index,
-			fbs.Text("bus address %x does not fit the register of %d bytes", sum, uint64(c.Width)))
+			fbs.Text("bus address %x does not fit the register of %d bytes; "+
+				"use `vfio:`, which has lower addresses", sum, uint64(c.Width)))
 	}
 	c.Opcode, c.Index, c.Value = gen.OpcodeWrite, 0, sum
 	return nil
@@ -287,8 +290,12 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	registers, tlbWindow, code := r.devices[device].EncodePoint(&r.apertures[c.Window], tiles,
 		c.Value, encoded)
 	if code != hal.OK {
-		return r.commandFault(code, index,
-			fbs.Text("the device's TLB windows cannot point to these tiles at address %x", c.Value))
+		at := fbs.Text("tile %d,%d", uint64(tiles.X), uint64(tiles.Y))
+		if tiles.Multicast {
+			at = fbs.Text("tiles %d,%d to ", uint64(tiles.XStart), uint64(tiles.YStart)) + at
+		}
+		return r.commandFault(code, index, "the device's TLB windows cannot point to "+at+
+			fbs.Text(" at address %x", c.Value))
 	}
 	if registers != 0 {
 		*c = *encoded

@@ -489,13 +489,18 @@ func (pointRejecter) EncodePoint(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Comm
 func TestRejectedImageRegistersNoExitCleanup(t *testing.T) {
 	var targets []int
 	device := pointRejecter{cleanupDevice{Device: mock.New(&boards.Wormhole), targets: &targets}}
-	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\n" +
-		"main:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
-	_, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
-	const want = "main, command 0: the device's TLB windows cannot point to these tiles"
-	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) || len(targets) != 0 {
-		t.Errorf("Load: %v, cleanup registered for targets %v; want %q and none", err, targets,
-			want)
+	for listed, named := range map[string]string{"tile 1,2": "tile 1,2",
+		"tiles 1,2 to 3,4": "tiles 1,2 to tile 3,4"} {
+		source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\n" +
+			"main:\n  point w " + listed + " address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
+		_, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
+		want := "main, command 0: the device's TLB windows cannot point to " + named +
+			" at address 0xffb00000"
+		if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) ||
+			len(targets) != 0 {
+			t.Errorf("%s: Load: %v, cleanup registered for targets %v; want %q and none", listed,
+				err, targets, want)
+		}
 	}
 }
 

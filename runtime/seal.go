@@ -75,10 +75,13 @@ func Seal(extra ...unix.SockFilter) (err error) {
 	const cannotSeal = "cannot seal the process (seccomp): "
 	switch {
 	case errno != 0:
-		err = hal.NewFault(hal.Denied, cannotSeal+errno.Error())
+		err = hal.NewFault(hal.Denied, cannotSeal+errno.Error()+
+			"; the kernel needs CONFIG_SECCOMP_FILTER=y")
 	case thread != 0: // its filter prevents TSYNC
 		err = hal.NewFault(hal.Denied,
-			cannotSeal+fbs.Text("thread %d has a seccomp filter of its own", uint64(thread)))
+			cannotSeal+fbs.Text("thread %d has a seccomp filter that others lack; "+
+				"install it on all threads (SECCOMP_FILTER_FLAG_TSYNC), or after the seal",
+				uint64(thread)))
 	}
 	return err
 }

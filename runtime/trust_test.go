@@ -19,6 +19,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/check/effort"
 
 	"golang.org/x/sys/unix"
 )
@@ -349,6 +350,7 @@ func TestLargeEnvelopeIsCopiedCompletely(t *testing.T) {
 // TestSequenceThatMayTakeTooLongIsRejectedAtLoad: the limit is an hour, unless TimeLimitUs is
 // larger. Load compares the worst-case time of the image with it.
 func TestSequenceThatMayTakeTooLongIsRejectedAtLoad(t *testing.T) {
+	effort.SkipShort(t)
 	waits := func(calls int) string {
 		return ivshmemHead + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" +
 			strings.Repeat("  delay 10s\n", 36)
@@ -408,6 +410,7 @@ func TestSequenceThatMayTakeTooLongIsRejectedAtLoad(t *testing.T) {
 // TestWorstCaseTimeDoesNotOverflow calls a sequence of polls with the longest deadline so often
 // that the sum exceeds 1<<62 us.
 func TestWorstCaseTimeDoesNotOverflow(t *testing.T) {
+	effort.SkipShort(t)
 	v := view(t, ivshmemHead+"main:\n"+strings.Repeat("  call waits\n", 40_000)+
 		"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n",
 		40_000))

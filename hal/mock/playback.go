@@ -15,18 +15,29 @@ import (
 // the recorded value. An access consists of parts: in memory each byte is a part, elsewhere the
 // complete access is one part.
 type playback struct {
-	want     []expected                       // recorded accesses
+	want     [][]expected                     // recorded accesses, chunkMost in each part but the last
+	count    int                              // number of accesses in want
 	next     int                              // index in want of the next expected access
 	part     int                              // index of the next expected part of that access
 	done     int                              // number of parts that have been executed or skipped
 	total    int                              // number of parts of all accesses
 	reason   string                           // reason for the last rejection
+	last     map[Place]Access                 // last load of each place since the last store
 	bytewise func(at Place, width uint8) bool // each byte there is a part; nil: nowhere
 }
 
-// expected is a recorded access.
+// pollPlacesMost limits the memory for loads that a poll may repeat.
+const pollPlacesMost = 1 << 16
+
+// chunkMost is a number of accesses. A growing list would be copied, and take twice its memory.
+const chunkMost = 1 << 12
+
+// expected is a recorded access, in few bytes, because a recording may have many millions.
 type expected struct {
-	Access
+	address, value  uint64
+	op              Op
+	width           uint8
+	bar, x, y, tile uint8
 
 	// again is true if the access repeats a previous load of the same place with the same
 	// result, and no store was recorded in between. Such a load is optional, because a poll
@@ -34,13 +45,21 @@ type expected struct {
 	again bool
 }
 
+func (e *expected) access() Access {
+	return Access{e.op, Place{e.tile != 0, e.x, e.y, e.bar, e.address}, e.width, e.value}
+}
+
 // PlaybackBytewise returns a mock that accepts only the given accesses, in their order. Each
 // access must have the recorded place and width; a store must have the recorded value. In
 // memory, the mock compares each byte separately, because a client may copy memory in other
 // widths than the recorded ones. The client may configure other TLB windows than the recorded
-// ones if they lead to the same places. Translate converts a recording of accesses to BARs to
-// the accesses that PlaybackBytewise needs.
+// ones if they lead to the same places. A Translator makes the same of a recording of accesses to
+// BARs.
 func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
+	return NewWith(b, newPlaybackModel(b, accesses))
+}
+
+func newPlaybackModel(b *boards.Board, accesses []Access) *playback {
 	grid := chips.ForBoard(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {
 		if at.Tile {
@@ -50,24 +69,47 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 		r := b.FindRule(at.Bar, at.Address, uint64(width))
 		return at.Bar != ConfigSpace && r != nil && r.IsMemory
 	}}
+	p.last = map[Place]Access{}
 	p.expect(accesses)
-	return NewWith(b, p)
+	p.last = map[Place]Access{}
+	return p
 }
 
-// expect sets the accesses that the playback expects.
+// expect adds accesses to those that the playback expects.
 func (p *playback) expect(accesses []Access) {
-	last := map[Place]Access{} // last load of each place since the last store
-	p.want = make([]expected, 0, len(accesses))
 	for _, a := range accesses {
-		if a.Op == Store {
-			clear(last)
+		if a.Op == Store || len(p.last) > pollPlacesMost {
+			p.forgetLoads()
 		}
-		again := a.Op == Load && last[a.Place] == a
-		last[a.Place] = a
-		p.want = append(p.want, expected{a, again})
+		e := expected{address: a.Place.Address, value: a.Value, op: a.Op, width: a.Width,
+			bar: a.Place.Bar, x: a.Place.X, y: a.Place.Y}
+		if a.Place.Tile {
+			e.tile = 1
+		}
+		if a.Op == Load {
+			e.again = p.last[a.Place] == a
+			p.last[a.Place] = a
+		}
+		if p.count%chunkMost == 0 {
+			p.want = append(p.want, make([]expected, 0, chunkMost))
+		}
+		chunk := &p.want[len(p.want)-1]
+		*chunk = append(*chunk, e)
+		p.count++
 		p.total += p.partCount(&a)
 	}
 }
+
+// forgetLoads replaces a large map: clear would take as long as for its largest size, each time.
+func (p *playback) forgetLoads() {
+	if len(p.last) > 64 {
+		p.last = map[Place]Access{}
+	}
+	clear(p.last)
+}
+
+// at returns the recorded access with an index.
+func (p *playback) at(index int) *expected { return &p.want[index/chunkMost][index%chunkMost] }
 
 // partCount returns the number of parts of an access.
 func (p *playback) partCount(a *Access) int {
@@ -87,12 +129,13 @@ func (p *playback) partOf(a Access, part int) Access {
 }
 
 // currentPart returns the next expected part. The recording must not be at its end.
-func (p *playback) currentPart() Access { return p.partOf(p.want[p.next].Access, p.part) }
+func (p *playback) currentPart() Access { return p.partOf(p.at(p.next).access(), p.part) }
 
 // skipPart advances to the part after the next expected one.
 func (p *playback) skipPart() {
 	p.done++
-	if p.part++; p.part == p.partCount(&p.want[p.next].Access) {
+	a := p.at(p.next).access()
+	if p.part++; p.part == p.partCount(&a) {
 		p.next, p.part = p.next+1, 0
 	}
 }
@@ -100,12 +143,12 @@ func (p *playback) skipPart() {
 // isExpected reports whether got is the next expected part. If it is not, isExpected skips
 // optional loads and compares got with the parts after them.
 func (p *playback) isExpected(got Access) bool {
-	for ; p.next < len(p.want); p.skipPart() {
+	for ; p.next < p.count; p.skipPart() {
 		want := p.currentPart()
 		if got.Op == Load {
 			want.Value = 0
 		}
-		if want == got || !p.want[p.next].again {
+		if want == got || !p.at(p.next).again {
 			return want == got
 		}
 	}
@@ -152,7 +195,7 @@ func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
 // refuse returns hal.Refused, and stores a reason that names the access got and the expected
 // access.
 func (p *playback) refuse(got string) hal.Code {
-	if p.next == len(p.want) {
+	if p.next == p.count {
 		p.reason = fmt.Sprintf("expected no access after the %d recorded accesses, but got a %s",
 			p.total, got)
 	} else {
@@ -165,39 +208,65 @@ func (p *playback) refuse(got string) hal.Code {
 // Reason implements Explainer.
 func (p *playback) Reason() string { return p.reason }
 
-// Translate converts a recording of accesses to BARs to accesses of places. It translates
+// A Translator converts a recording of accesses to BARs to accesses of places. It translates
 // addresses in TLB windows to addresses in tiles, omits the stores that configure TLB windows,
-// and converts a store to several tiles (multicast) to one store for each tile. It returns an
-// error if a mock would reject an access.
-func Translate(b *boards.Board, raw []Access) ([]Access, error) {
-	t := &constantModel{}
-	d := NewWith(b, t)
-	d.Record(true)
-	for i, a := range raw {
-		if a.Place.Tile || a.Op != Load && a.Op != Store {
-			return nil, fmt.Errorf("access %d of %d must be a load or store of a BAR", i+1,
-				len(raw))
-		}
-		t.value = a.Value
-		at := access{op: a.Op, width: a.Width, bar: a.Place.Bar, offset: a.Place.Address}
-		var c hal.Code
-		if a.Op == Load {
-			_, c = d.load(at)
-		} else {
-			c = d.store(at, a.Value)
-		}
-		if c != hal.OK {
-			return nil, fmt.Errorf("access %d of %d: %s", i+1, len(raw), d.Refusal())
-		}
-	}
-	return d.Journal(), nil
+// and converts a store to several tiles (multicast) to one store for each tile.
+type Translator struct {
+	board  *boards.Board
+	device *Device
+	model  translatedAccesses
+	count  int // added accesses
 }
 
-// constantModel is a Model that accepts every access. All loads return value.
-type constantModel struct{ value uint64 }
+// NewTranslator returns a translator for a recording without accesses.
+func NewTranslator(b *boards.Board) *Translator {
+	t := &Translator{board: b}
+	t.model.to = newPlaybackModel(b, nil)
+	t.device = NewWith(b, &t.model)
+	return t
+}
+
+// Add adds the next access of the recording. It returns an error if a mock would reject it.
+func (t *Translator) Add(a Access) error {
+	t.count++
+	if a.Place.Tile || a.Op != Load && a.Op != Store {
+		return fmt.Errorf("access %d must be a load or store of a BAR", t.count)
+	}
+	t.model.value = a.Value
+	at := access{op: a.Op, width: a.Width, bar: a.Place.Bar, offset: a.Place.Address}
+	var c hal.Code
+	if a.Op == Load {
+		_, c = t.device.load(at)
+	} else {
+		c = t.device.store(at, a.Value)
+	}
+	if c != hal.OK {
+		return fmt.Errorf("access %d: %s", t.count, t.device.Refusal())
+	}
+	return nil
+}
+
+// Playback returns a playback of the added accesses, as PlaybackBytewise does.
+func (t *Translator) Playback() *Device {
+	t.model.to.last = nil
+	return NewWith(t.board, t.model.to)
+}
+
+// translatedAccesses is a Model that accepts every access, and passes it on. All loads return
+// value.
+type translatedAccesses struct {
+	value uint64
+	to    *playback
+}
 
 // Load implements Model.
-func (t *constantModel) Load(Place, uint8) (uint64, hal.Code) { return t.value, hal.OK }
+func (t *translatedAccesses) Load(at Place, width uint8) (uint64, hal.Code) {
+	t.to.expect([]Access{{Load, at, width, t.value}})
+	return t.value, hal.OK
+}
 
 // Store implements Model.
-func (t *constantModel) Store(Place, uint8, uint64) hal.Code { return hal.OK }
+func (t *translatedAccesses) Store(at Place, width uint8, value uint64) hal.Code {
+	t.to.expect([]Access{{Store, at, width, value}})
+	return hal.OK
+}

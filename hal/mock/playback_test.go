@@ -2,6 +2,7 @@ package mock
 
 import (
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // newPlayback returns a device like PlaybackBytewise does, but without memory in which each byte is
 // compared separately.
 func newPlayback(b *boards.Board, accesses []Access) *Device {
-	p := &playback{}
+	p := &playback{last: map[Place]Access{}}
 	p.expect(accesses)
 	return NewWith(b, p)
 }
@@ -33,11 +34,25 @@ func readRecording(t *testing.T, name string) (accesses []Access) {
 // translateRecording reads a recording and translates its accesses to accesses of tiles.
 func translateRecording(t *testing.T, b *boards.Board, name string) []Access {
 	t.Helper()
-	accesses, err := Translate(b, readRecording(t, name))
+	accesses, err := translate(b, readRecording(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return accesses
+}
+
+// translate returns the accesses that a Translator makes of a recording.
+func translate(b *boards.Board, raw []Access) (list []Access, err error) {
+	t := NewTranslator(b)
+	for _, a := range raw {
+		if err := t.Add(a); err != nil {
+			return nil, err
+		}
+	}
+	for i := range t.model.to.count {
+		list = append(list, t.model.to.at(i).access())
+	}
+	return list, nil
 }
 
 func TestTranslateFindsTheTilesOfRecordings(t *testing.T) {
@@ -199,7 +214,7 @@ func TestPlaybackRejectsEverythingElse(t *testing.T) {
 }
 
 func TestTranslateExpandsMulticastAndDropsConfiguration(t *testing.T) {
-	got, err := Translate(&boards.Wormhole, []Access{
+	got, err := translate(&boards.Wormhole, []Access{
 		wh(2<<16 | 2<<22 | 1<<28 | 1<<34 | 1<<41), // (1,1) to (2,2)
 		st(0, 0x10, 4, 5),
 		wh(18<<16 | 18<<22), // (18,18) is (1,1)
@@ -234,14 +249,14 @@ func TestTranslateRejectsWhatTheDeviceRejects(t *testing.T) {
 		reason   string
 	}{
 		{"bad access", []Access{ld(0, 0, 4)},
-			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: " +
+			"access 1: operation 1: load of 4 bytes at BAR 0 + 0x0: " +
 				"TLB window 0 was not pointed at a tile"},
 		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}},
-			"access 1 of 1 must be a load or store of a BAR"},
+			"access 1 must be a load or store of a BAR"},
 		{"no operation", []Access{{Width: 4}}, "must be a load or store"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := Translate(&boards.Wormhole, c.accesses); err == nil ||
+			if _, err := translate(&boards.Wormhole, c.accesses); err == nil ||
 				!strings.Contains(err.Error(), c.reason) {
 				t.Errorf("%s: Translate: %v, want %q", c.name, err, c.reason)
 			}
@@ -342,5 +357,12 @@ func TestRepeatedLoadsAreOptional(t *testing.T) {
 					code, d.RemainingAccesses(), c.rejected, c.left)
 			}
 		})
+	}
+}
+
+// TestPlaybackKeepsFewBytesForEachAccess: a recording may have many millions of accesses.
+func TestPlaybackKeepsFewBytesForEachAccess(t *testing.T) {
+	if size := reflect.TypeFor[expected]().Size(); size > 24 {
+		t.Errorf("an access of a playback has %d bytes, want at most 24", size)
 	}
 }

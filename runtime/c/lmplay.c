@@ -791,7 +791,7 @@ static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
 	} else if ((p->major != 3u) || (p->minor != 0u)) {
 		problem = TEXT("this player reads format 3.0 only");
 	} else if (p->schema != SCHEMA_HASH) {
-		problem = TEXT("another version of lm made the image; make it again");
+		problem = TEXT("another version of lm made the image; use lm of this player's version");
 	} else if (p->file_bytes != size) {
 		problem = TEXT("the file size differs from that in the preamble");
 	} else if ((p->envelope_bytes < sizeof *p) || (p->envelope_bytes > size)) {

@@ -26,6 +26,13 @@ import (
 // only where cgo translates no Go type to the type of the header.
 
 const (
+	noTensorReason = "the image has no tensor with this index; " +
+		"lm_image_info has the number of tensors"
+	noSequenceReason = "the image has no sequence with this index; " +
+		"lm_image_info has the number of sequences"
+)
+
+const (
 	stringBytesMax     = 4095 // of a string argument, without the terminating NUL
 	tlbWindowNumberMax = 0xfffe
 )
@@ -313,7 +320,7 @@ func lm_sequence_name(handle int32, sequence uint32, text *C.char, size C.size_t
 		name := bufferOf(text, size)
 		switch {
 		case uint64(sequence) >= uint64(len(im.view.Sequences)):
-			return usageError("the image has no sequence with this index")
+			return usageError(noSequenceReason)
 		case len(name) == 0:
 			return usageError("name must not be NULL, and size must not be 0")
 		}
@@ -327,7 +334,7 @@ func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		switch {
 		case uint64(tensor) >= uint64(len(im.view.Tensors)):
-			return usageError("the image has no tensor with this index")
+			return usageError(noTensorReason)
 		case info == nil:
 			return usageError("info must not be NULL")
 		}
@@ -359,11 +366,11 @@ func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 		case data == nil:
 			return usageError("data must not be NULL")
 		case uint64(tensor) >= uint64(len(tensors)):
-			return usageError("the image has no tensor with this index")
+			return usageError(noTensorReason)
 		case tensors[tensor].Role != role && role == gen.RoleInput:
-			return usageError("the tensor is not an input")
+			return usageError("the tensor is not an input; lm_tensor_info has its role")
 		case tensors[tensor].Role != role:
-			return usageError("the tensor is not an output")
+			return usageError("the tensor is not an output; lm_tensor_info has its role")
 		case tensors[tensor].Size != uint64(size):
 			return outcome{code: hal.BadTensor,
 				reason: "size must be the size of the tensor; see lm_tensor_info"}
@@ -391,7 +398,7 @@ func lm_limit(handle int32, nanoseconds C.uint64_t) int32 {
 func lm_run(handle int32, sequence uint32) int32 {
 	return withImage(handle, stageFrozen, func(im *image) outcome {
 		if uint64(sequence) >= uint64(len(im.view.Sequences)) {
-			return usageError("the image has no sequence with this index")
+			return usageError(noSequenceReason)
 		}
 		result := im.replay.Run(int(sequence))
 		return outcome{code: result.Code, result: result, hasResult: true}

@@ -159,15 +159,18 @@ func (k Keys) CheckSignature(data []byte, minVersion uint32) error {
 	key, version := k.findKey(signature.Key[:]), signature.Version
 	switch {
 	case key == nil:
-		return deniedFault("the file is signed by a key that is not in the list of public keys")
+		return deniedFault("the file is signed by a key that is not in the list of public keys; " +
+			"sign it with a key of the list, or add its key if that is yours")
 	case !ed25519.Verify(key.Public, SignedBytes(image, version), signature.Value[:]):
-		return deniedFault("invalid signature: the file was changed after it was signed")
+		return deniedFault("invalid signature: the file was changed after it was signed; " +
+			"copy it again, or sign it again")
 	case version < minVersion:
 		return deniedFault(fbs.Text("the image has version %d, but must have at least version %d; "+
 			"`lm sign --version` sets it", uint64(version), uint64(minVersion)))
 	case version < key.FirstVersion || version > key.LastVersion:
 		return deniedFault(fbs.Text("the image has version %d, but its key may sign only versions "+
-			"%d to %d", uint64(version), uint64(key.FirstVersion), uint64(key.LastVersion)))
+			"%d to %d; sign it with another key", uint64(version),
+			uint64(key.FirstVersion), uint64(key.LastVersion)))
 	}
 	return nil
 }

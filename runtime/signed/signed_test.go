@@ -124,7 +124,8 @@ func TestEveryFlippedBitOfASignedFileIsRejected(t *testing.T) {
 // each smaller size.
 func checkEveryChangeIsRejected(t *testing.T, file []byte, k signed.Keys) {
 	t.Helper()
-	for i := range file {
+	step := effort.Cases(9, 1, 1)
+	for i := 0; i < len(file); i += step {
 		bit := byte(1) << (i % 8)
 		file[i] ^= bit
 		if err := k.CheckSignature(file, 0); hal.CodeOf(err) != hal.Denied {
@@ -132,12 +133,12 @@ func checkEveryChangeIsRejected(t *testing.T, file []byte, k signed.Keys) {
 		}
 		file[i] ^= bit
 	}
-	for size := range file {
+	for size := 0; size < len(file); size += step {
 		if err := k.CheckSignature(file[:size], 0); hal.CodeOf(err) != hal.Denied {
 			t.Fatalf("truncated to %d bytes: %v, want code %d", size, err, hal.Denied)
 		}
 	}
-	t.Logf("evidence: %d signed files, changed or truncated, rejected", 2*len(file))
+	t.Logf("evidence: %d signed files, changed or truncated, rejected", 2*len(file)/step)
 }
 
 func TestMalformedKeysAreRejected(t *testing.T) {
@@ -291,7 +292,10 @@ func acceptsForgery(key ed25519.PublicKey) bool {
 func TestRejectedKeysAreThoseWhoseForgeriesVerify(t *testing.T) {
 	rejected := 0
 	for _, point := range smallOrderPoints() {
-		for i := range len(point) + 1 { // the last one changes nothing
+		for i := range len(point) + 1 { // the last one changes nothing; the sign bit is in byte 31
+			if i%31 > effort.Cases(1, 31, 31) {
+				continue
+			}
 			key := bytes.Clone(point)
 			if i < len(key) {
 				key[i] ^= 1 << (i % 8)

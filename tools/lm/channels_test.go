@@ -25,7 +25,7 @@ func TestVerifyWarnsOfChannelsThatTheDriverCannotSelect(t *testing.T) {
 		blackhole + "  point t tile 1,2 address 0x0 vc 1\n": cannot +
 			"1 point command; the first is command 1 of main\n",
 	} {
-		image := assembleToFile(t, source)
+		image := assembleToFile(t, source+safeSequence)
 		exit, stdout, stderr := lm(t, "verify", image)
 		if exit != 0 || stderr != want || !strings.Contains(stdout, "valid") {
 			t.Errorf("%s: exit status %d, stderr %q, want 0 and %q", source, exit, stderr, want)

@@ -92,7 +92,7 @@ func setInputs(image *lmb.Image, specs []string) {
 
 func inputNamed(image *lmb.Image, name string) *lmb.Tensor {
 	var inputs []string
-	isOutput := false
+	other := "" // its role
 	for i := range image.Tensors {
 		t := &image.Tensors[i]
 		switch {
@@ -101,12 +101,12 @@ func inputNamed(image *lmb.Image, name string) *lmb.Tensor {
 		case t.Role == gen.RoleInput:
 			inputs = append(inputs, t.Name)
 		case t.Name == name:
-			isOutput = true
+			other = lmb.RoleName(t.Role)
 		}
 	}
 	switch {
-	case isOutput:
-		failUsage("%s is an output, and lm set changes only inputs", name)
+	case other != "":
+		failUsage("the role of %s is %s, and lm set changes only inputs", name, other)
 	case inputs == nil:
 		failUsage("there is no input %q; the image has no inputs", name)
 	}

@@ -46,7 +46,7 @@ type faultInfo struct {
 	Runs    uint64 `json:"runs"`           // runs completed before the failure
 	Safe    string `json:"safe,omitempty"` // result of the sequence safe, if it ran
 	// checksum of the image's envelope, and version of its signature
-	ImageChecksum uint32   `json:"image_checksum"`
+	ImageChecksum string   `json:"image_checksum"`
 	ImageVersion  uint32   `json:"image_version"`
 	PCI           *pciInfo `json:"pci,omitempty"` // nil: the registers could not be read
 	AER           *aerInfo `json:"aer,omitempty"` // nil: the device has no such registers
@@ -84,7 +84,7 @@ func faultsCommand() *cobra.Command {
 			}
 			if len(args) == 2 {
 				_, view := openVerified(args[1])
-				list.addCommands(view)
+				list.addCommands(args[1], view)
 			}
 			printResult(stdout, list)
 		})
@@ -162,7 +162,7 @@ func describeFault(e *faultlog.Entry) faultInfo {
 		Exit: r.Code.ExitStatus(), Code: r.Code.Error(),
 		Reason: paddedText(e.Reason[:]), Device: paddedText(e.DeviceAddress[:]),
 		Got: r.Got, Want: r.Want, Mask: r.Mask, Element: r.ElementIndex,
-		ImageChecksum: e.ImageChecksum, ImageVersion: e.ImageVersion,
+		ImageChecksum: fbs.ImageID(e.ImageChecksum), ImageVersion: e.ImageVersion,
 		result: *r,
 	}
 	if r.SafeRan {
@@ -183,16 +183,26 @@ func paddedText(data []byte) string {
 }
 
 // addCommands replaces the reasons of failed commands of an image by texts with the names of
-// windows, which lmrun does not read.
-func (list *faultList) addCommands(view *fbs.View) {
-	checksum := fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum
+// windows, which lmrun does not read. It fails if all entries are of other images.
+func (list *faultList) addCommands(path string, view *fbs.View) {
+	isOfEntry := len(list.Faults) == 0
+	var others []string
 	for i := range list.Faults {
 		f := &list.Faults[i]
-		isCommand := f.Command >= 0 && int(f.Command) < len(view.Commands)
-		if f.ImageChecksum != checksum || !isCommand {
+		if f.ImageChecksum != view.ID() {
+			others = append(others, f.ImageChecksum)
 			continue
 		}
-		f.Reason = failureText(view, &f.result)
+		isOfEntry = true
+		if f.Command >= 0 && int(f.Command) < len(view.Commands) {
+			f.Reason = failureText(view, &f.result)
+		}
+	}
+	if !isOfEntry {
+		slices.Sort(others)
+		fail.With(hal.BadImage, "%s has the checksum %s, but the entries are of the image %s; "+
+			"lm info prints the checksum of an image", path, view.ID(),
+			strings.Join(slices.Compact(others), ", "))
 	}
 }
 
@@ -222,7 +232,7 @@ func (f *faultInfo) print(text *strings.Builder) {
 	if f.Reason != "" {
 		line("%s", f.Reason)
 	}
-	line("after %d runs of the image with checksum %#08x, version %d", f.Runs, f.ImageChecksum,
+	line("after %d runs of the image with checksum %s, version %d", f.Runs, f.ImageChecksum,
 		f.ImageVersion)
 	if f.Mask != 0 {
 		line("got %#x, wanted %#x, mask %#x", f.Got, f.Want, f.Mask)

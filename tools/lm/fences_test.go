@@ -84,7 +84,8 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 			test.body = strings.Replace(test.body+"fill:\n  copy.4 d[0:64] <- m+0x0\n", "\n\n",
 				"\n", 1)
 		}
-		exit, stdout, stderr := lm(t, "verify", assembleToFile(t, fencedHeader+"main:\n"+test.body))
+		exit, stdout, stderr := lm(t, "verify", assembleToFile(t, fencedHeader+"main:\n"+test.body+
+			safeSequence))
 		var got []string
 		for line := range strings.Lines(stderr) {
 			text := strings.TrimPrefix(line, "lm: warning: ")
@@ -98,6 +99,9 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 	}
 }
 
+// safeSequence keeps lm verify from warning that it is missing.
+const safeSequence = "safe:\n  delay 1us\n"
+
 func TestVerifyReportsWhichRulesItUsed(t *testing.T) {
 	unknown := strings.Replace(fencedHeader, "ivshmem 1af4:1110 bar2 1MiB\n",
 		"ivshmem 1af4:1111 bar2 1MiB\nrule memory bar2 widths 4 memory\n", 1) +
@@ -108,7 +112,7 @@ func TestVerifyReportsWhichRulesItUsed(t *testing.T) {
 			"so the access rules are those of the image (1 rule)") {
 		t.Errorf("exit status %d, want 0 and a warning; stderr: %s", exit, stderr)
 	}
-	if _, _, stderr := lm(t, "verify", "../../testdata/images/edu.lmb"); stderr != "" {
+	if _, _, stderr := lm(t, "verify", "../../testdata/images/edu-factorial.lmb"); stderr != "" {
 		t.Errorf("warning about the image of a known board: %s", stderr)
 	}
 	if _, stdout, _ := lm(t, "verify", "--json",
@@ -131,7 +135,7 @@ func TestVerifyWarnsOfInterruptAddresses(t *testing.T) {
 			Sprintf(warning, "1 of main stores 0xfeefffff (the first of 2 such stores)"),
 		none: "",
 	} {
-		exit, _, stderr := lm(t, "verify", assembleToFile(t, device+body))
+		exit, _, stderr := lm(t, "verify", assembleToFile(t, device+body+safeSequence))
 		if exit != 0 || stderr != want {
 			t.Errorf("lm verify of\n%sexit status %d, want 0; got %s\nwant %s", body, exit, stderr,
 				want)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -19,10 +20,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// identity says which image a file contains.
+type identity struct {
+	Checksum string `json:"image_checksum"` // of the preamble, as lmrun and lminit print it
+	SHA256   string `json:"sha256"`         // of the file without its signature
+}
+
+func (id identity) String() string {
+	return "checksum " + id.Checksum + ", SHA-256 without signature " + id.SHA256
+}
+
+func identify(file *runtime.File, view *fbs.View) identity {
+	image, _, err := fbs.SplitSignature(file.Bytes())
+	fail.On(err)
+	return identity{view.ID(), fmt.Sprintf("%x", sha256.Sum256(image))}
+}
+
 // imageInfo is the output of lm info; its JSON is stable.
 type imageInfo struct {
 	Format string `json:"format"`
 	Bytes  int    `json:"bytes"`
+	identity
 	// public key in hex, which lm verify --key checks
 	SignedBy    string          `json:"signed_by,omitempty"`
 	Version     uint32          `json:"version,omitempty"` // version in the signature; 0: none
@@ -34,6 +52,7 @@ type imageInfo struct {
 	Windows   []windowInfo    `json:"windows"`
 	Tensors   []report.Tensor `json:"tensors"`
 	Sequences []sequenceInfo  `json:"sequences"`
+	Warnings  []string        `json:"warnings"`
 }
 
 type originInfo struct {
@@ -104,10 +123,12 @@ func infoCommand() *cobra.Command {
 	c := newCommand("info IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		file, view := openVerified(args[0])
 		info := describeImage(view, len(file.Bytes()))
+		info.identity = identify(file, view)
 		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 			info.SignedBy = hex.EncodeToString(signature.Key[:])
 			info.Version = signature.Version
 		}
+		printWarnings(info.Warnings)
 		printResult(stdout, info)
 	})
 	defineJSONFlag(c, "print the result as JSON")
@@ -137,7 +158,7 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 		Origin: originInfo(image.Origin),
 		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands,
 			runtime.LockedBytes(view, 4<<10, false), runtime.LockedBytes(view, 4<<10, true)},
-		Tensors: report.Tensors(image),
+		Tensors: report.Tensors(image), Warnings: safeWarnings(view),
 	}
 	for _, t := range image.Devices {
 		info.Devices = append(info.Devices, deviceInfo{Board: t.Board,
@@ -209,6 +230,7 @@ func (i *imageInfo) String() string {
 	}
 	line("image", "format %s, size %s, including %s of payload", i.Format,
 		lmb.SizeText(uint64(i.Bytes)), lmb.SizeText(i.Reservation.PayloadBytes))
+	line("identity", "%s", i.identity)
 	if i.SignedBy != "" {
 		text := ""
 		if i.Version != 0 {

@@ -123,24 +123,30 @@ func recordedBoard(data []byte, name string) (d namedBoard) {
 
 // playRecord returns a device that plays a recording.
 func playRecord(data []byte, board *boards.Board) *mock.Device {
-	trace, list, err := traces.Read(bytes.NewReader(data),
-		traces.Source{From: traces.FromRecord, Board: board})
+	const large = 16 << 20 // bytes of a recording whose reading takes long enough to show progress
+	bar := newProgressBar("playback: bytes", len(data), large)
+	translator := mock.NewTranslator(board)
+	var rejected error
+	trace, err := traces.Each(bytes.NewReader(data), traces.Source{From: traces.FromRecord,
+		Board: board, Progress: func(read int64) { bar(int(read)) }}, func(a *traces.Access) {
+		if rejected == nil && a.Op != traces.OpMark {
+			rejected = translator.Add(mockAccess(a))
+		}
+	})
 	fail.On(err)
 	if trace.HostAccesses > 0 {
 		fail.On(errors.New("the device accessed host memory, which a playback does not have; " +
 			"replay the image on the device or on a mock"))
 	}
-	var accesses []mock.Access
-	for _, a := range list {
-		if a.Op == traces.OpMark {
-			continue
-		}
-		op := mock.Load
-		if a.Op == traces.OpStore {
-			op = mock.Store
-		}
-		accesses = append(accesses, mock.Access{Op: op,
-			Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width, Value: a.Value})
+	fail.On(rejected)
+	return translator.Playback()
+}
+
+func mockAccess(a *traces.Access) mock.Access {
+	op := mock.Load
+	if a.Op == traces.OpStore {
+		op = mock.Store
 	}
-	return mock.PlaybackBytewise(board, fail.Must(mock.Translate(board, accesses)))
+	return mock.Access{Op: op, Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width,
+		Value: a.Value}
 }

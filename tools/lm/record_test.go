@@ -3,13 +3,17 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lightmetal/tools/capture/recorder"
+
+	"golang.org/x/sys/unix"
 )
 
 // recordProgram accesses a file of 1 MiB, its first argument, as a driver accesses a BAR. With a
@@ -128,5 +132,75 @@ func TestFileOfRecordNamesItsPlaceInABAR(t *testing.T) {
 		if parseFileMeaning(text, &recorder.File{}) {
 			t.Errorf("%q is accepted", text)
 		}
+	}
+}
+
+// waitProgram starts a job in a card, its first argument, and sleeps in a read of a character
+// device, the second argument, until the job is done.
+const waitProgram = `
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+	int fd = open(arguments[1], O_RDWR), driver = open(arguments[2], O_RDWR | O_NOCTTY);
+	volatile uint32_t *p = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	char line[8];
+	p[0] = 1;
+	return read(driver, line, sizeof line) != 1 || p[1] != 2;
+}
+`
+
+// TestSleepUntilAnInterruptBecomesAPoll has a terminal in place of the driver's file.
+func TestSleepUntilAnInterruptBecomesAPoll(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("needs gcc")
+	}
+	device, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer device.Close()
+	number, err := unix.IoctlGetInt(int(device.Fd()), unix.TIOCGPTN)
+	if err != nil || unix.IoctlSetPointerInt(int(device.Fd()), unix.TIOCSPTLCK, 0) != nil {
+		t.Fatal(err)
+	}
+	folder, driver := t.TempDir(), fmt.Sprintf("/dev/pts/%d", number)
+	path := func(name string) string { return filepath.Join(folder, name) }
+	if out, err := exec.Command("gcc", "-o", path("program"),
+		tempFile(t, "program.c", waitProgram)).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v: %s", err, out)
+	}
+	if err := os.WriteFile(path("card"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	card, err := os.OpenFile(path("card"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer card.Close()
+	c := exec.Command(buildMain(t, "."), "record", "-o", path("out.record"), "--file",
+		path("card")+"=2,1af4:1110", "--file", driver+"=0,1af4:1110", "--", path("program"),
+		path("card"), driver)
+	go func() {
+		for started := []byte{0}; started[0] == 0; {
+			time.Sleep(5 * time.Millisecond)
+			if _, err := card.ReadAt(started, 0); err != nil {
+				return // the test has ended
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+		_, _ = card.WriteAt([]byte{2}, 4)
+		_, _ = device.WriteString("\n")
+	}()
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("lm record: %v: %s", err, out)
+	}
+	if exit, _, stderr := lm(t, "import", path("out.record"), "-o", path("out.lmb")); exit != 0 {
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
+	}
+	if exit, stdout, stderr := lm(t, "dump", path("out.lmb")); exit != 0 ||
+		!strings.Contains(stdout, "poll.4    bar2+0x4 == 0x2") {
+		t.Errorf("exit status %d; want a poll in %s\nstderr: %s", exit, stdout, stderr)
 	}
 }

@@ -103,6 +103,7 @@ type outcome struct {
 	Code     string `json:"code"`
 	Reason   string `json:"reason,omitempty"`
 	Image    string `json:"image"`
+	Checksum string `json:"image_checksum"`
 	Sequence string `json:"sequence"`
 	Runs     int    `json:"runs"`
 	Ignored  uint32 `json:"ignored"`
@@ -169,7 +170,7 @@ func (f *replayFlags) replay(s *session) {
 }
 
 func (f *replayFlags) newOutcome(s *session) *outcome {
-	return &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1,
+	return &outcome{Code: hal.OK.Error(), Image: s.path, Checksum: s.view.ID(), Sequence: f.sequence, Command: -1,
 		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
 		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,
 		hasSafe:  s.view.SequenceByName("safe") >= 0}

@@ -44,11 +44,12 @@ func (f *reportFlags) run(path string) {
 	if f.sequence != "" {
 		sequence = sequenceNamed(view, path, f.sequence)
 	}
-	id := report.ImageID(file.Bytes())
-	profile := f.readProfile(path, id)
+	profile := f.readProfile(path, view.ID())
 	const large = 1_000_000 // commands for which Analyze takes long enough to show progress
 	r := report.Analyze(view, sequence, newProgressBar("commands", len(view.Commands), large))
-	r.Image, r.ID, r.Bytes = filepath.Base(path), id, uint64(len(file.Bytes()))
+	id := identify(file, view)
+	r.Image, r.Bytes = filepath.Base(path), uint64(len(file.Bytes()))
+	r.Checksum, r.SHA256 = id.Checksum, id.SHA256
 	size := 0
 	if f.out != "" {
 		size = writePage(f.out, r, profile)
@@ -69,7 +70,7 @@ func (f *reportFlags) run(path string) {
 }
 
 // readProfile reads the profile of an image; it returns nil without --profile.
-func (f *reportFlags) readProfile(image, id string) *report.Profile {
+func (f *reportFlags) readProfile(image, checksum string) *report.Profile {
 	if f.profile == "" {
 		return nil
 	}
@@ -77,12 +78,9 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	defer file.Close()
 	profile, err := report.ReadTrace(file)
 	failIf(hal.BadImage, f.profile, err)
-	if profile.ID != id {
-		fail.With(hal.BadImage,
-			"%s is the profile of image %q with checksum %q, "+
-				"but %s has checksum %s", f.profile,
-			profile.Image, profile.ID,
-			image, id)
+	if profile.Checksum != checksum {
+		fail.With(hal.BadImage, "%s is the profile of image %q with checksum %q, but %s has "+
+			"checksum %s", f.profile, profile.Image, profile.Checksum, image, checksum)
 	}
 	return profile
 }

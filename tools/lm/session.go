@@ -81,7 +81,7 @@ func (f *replayFlags) prepareView(path string, file *runtime.File, view *fbs.Vie
 		fail.On(err)
 	}
 	if s.profiler != nil {
-		s.profiler.SetImage(filepath.Base(path), report.ImageID(file.Bytes()))
+		s.profiler.SetImage(filepath.Base(path), view.ID())
 		s.profiler.Calibrate()
 	}
 	return s

@@ -10,7 +10,8 @@ import (
 )
 
 // printCollisions prints the collisions of images, and fails if there are any.
-func (v *verifyFlags) printCollisions(paths []string, images []together.Image, warnings []string) {
+func (v *verifyFlags) printCollisions(paths []string, ids []identity, images []together.Image,
+	warnings []string) {
 	collisions, code := together.Check(images), hal.OK
 	if len(collisions) > 0 {
 		code = hal.ExpectFailed
@@ -18,7 +19,7 @@ func (v *verifyFlags) printCollisions(paths []string, images []together.Image, w
 	switch {
 	case asJSON:
 		printJSON(stdout, map[string]any{"exit": code.ExitStatus(), "code": code.Error(),
-			"images":     paths,
+			"images": paths, "identities": ids,
 			"collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
 		printLine(stdout,

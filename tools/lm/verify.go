@@ -14,6 +14,7 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/together"
 
@@ -70,9 +71,11 @@ func (v *verifyFlags) run(args []string) {
 		v.trustedKeys = publicKeys(v.keys)
 	}
 	var images []together.Image
+	var ids []identity
 	warnings := []string{}
 	for _, path := range args {
-		view, more := v.verifyImage(path)
+		file, view, more := v.verifyImage(path)
+		ids = append(ids, identify(file, view))
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -84,21 +87,27 @@ func (v *verifyFlags) run(args []string) {
 	if v.together {
 		warnings = append(warnings, sharedDeviceWarnings(images)...)
 	}
+	printWarnings(warnings)
+	if v.together {
+		v.printCollisions(args, ids, images, warnings)
+		return
+	}
+	v.printVerified(args[0], ids[0], images[0].View, warnings)
+}
+
+// printWarnings prints warnings, unless they are in the JSON.
+func printWarnings(warnings []string) {
 	for _, text := range warnings {
 		if !asJSON {
 			printLine(stderr, "lm: warning: %s", text)
 		}
 	}
-	if v.together {
-		v.printCollisions(args, images, warnings)
-		return
-	}
-	v.printVerified(args[0], images[0].View, warnings)
 }
 
 // verifyImage checks one image and returns its warnings.
-func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []string) {
-	file := openImage(path)
+func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.View,
+	warnings []string) {
+	file = openImage(path)
 	if v.keys != "" {
 		fail.On(file.Inspect(func(data []byte) error {
 			return v.trustedKeys.CheckSignature(data, v.atLeast)
@@ -114,7 +123,15 @@ func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []strin
 	}
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
-	return view, append(warnings, fenceWarnings(view)...)
+	warnings = append(warnings, fenceWarnings(view)...)
+	return file, view, append(warnings, safeWarnings(view)...)
+}
+
+func safeWarnings(view *fbs.View) []string {
+	if text := listing.MissingSafe(view); text != "" {
+		return []string{text}
+	}
+	return []string{}
 }
 
 // interruptWarnings warns of stores of values that may be interrupt addresses.
@@ -141,7 +158,8 @@ func interruptWarnings(view *fbs.View) []string {
 		lmb.PlaceText(view, first), view.Commands[first].Value, more)}
 }
 
-func (v *verifyFlags) printVerified(path string, view *fbs.View, warnings []string) {
+func (v *verifyFlags) printVerified(path string, id identity, view *fbs.View,
+	warnings []string) {
 	checksums := map[string]string{}
 	for i := range view.Sequences {
 		checksums[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x",
@@ -149,12 +167,14 @@ func (v *verifyFlags) printVerified(path string, view *fbs.View, warnings []stri
 	}
 	if asJSON {
 		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
+			"image_checksum": id.Checksum, "sha256": id.SHA256,
 			"commands":  len(view.Commands) - len(view.Sequences),
 			"checksums": checksums, "warnings": warnings})
 		return
 	}
 	printLine(stdout, "%s: valid, %s", path,
 		english.Count(len(view.Commands)-len(view.Sequences), "command"))
+	printLine(stdout, "  %s", id)
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/image/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
@@ -185,6 +186,16 @@ func writeConfiguration(t *testing.T, text string) string {
 	return path
 }
 
+// imageID returns what identifies edu.lmb beside a configuration.
+func imageID(t *testing.T, configuration string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(configuration), "edu.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fbs.ImageID(fbs.ReadStruct[fbs.Preamble](data).Checksum)
+}
+
 func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
 	path := writeConfiguration(t, "image edu.lmb\nimage edu.lmb\nsequence none\n")
 	if _, stderr, exit := runLminit(t, "-check", "-config", path); exit != 64 ||
@@ -193,8 +204,9 @@ func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
 	}
 	path = writeConfiguration(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
 	stdout, stderr, exit := runLminit(t, "-check", "-config", path)
-	if want := "lmrun: edu.lmb: the image is valid; nothing was replayed\n" +
-		"lmrun: edu.lmb: the image is valid; nothing was replayed\n"; exit != 0 || stdout != want {
+	line := "lmrun: edu.lmb: the image is valid, checksum " + imageID(t, path) +
+		"; nothing was replayed\n"
+	if want := line + line; exit != 0 || stdout != want {
 		t.Errorf("two images: exit %d, stdout %q, stderr %q; want 0 and %q", exit, stdout, stderr,
 			want)
 	}
@@ -265,6 +277,19 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 ||
 		strings.Count(stderr, "restarting after exit status 66") != 2 {
 		t.Errorf("exit %d, want 66 after 3 replays and 2 restarts; %q", exit, stderr)
+	}
+}
+
+// TestFailedImageIsLogged uses an lmrun that reports its stop time and the checksum of its image.
+func TestFailedImageIsLogged(t *testing.T) {
+	path := writeConfiguration(t, "image edu.lmb\n")
+	for exit, want := range map[string]int{"76": 1, "0": 0} {
+		script := "printf '1\\n0x01234567\\n' >&3; exit " + exit
+		out, _ := lminitWithScript(t, script, "-config", path).CombinedOutput()
+		line := "lminit: image 0x01234567 ended with exit status " + exit + "\n"
+		if n := strings.Count(string(out), line); n != want {
+			t.Errorf("exit status %s: %q; want %q %d times", exit, out, line, want)
+		}
 	}
 }
 
@@ -607,6 +632,7 @@ func TestKillDelayIncludesTheReportedTime(t *testing.T) {
 		"5000000\n": killGraceTime + 5*time.Second, "0\n": killGraceTime,
 		"": killGraceTime, "\n": killGraceTime, "5": killGraceTime, "-1\n": killGraceTime,
 		"1e3\n":                  killGraceTime,
+		"5000000\n0x01234567\n":  killGraceTime + 5*time.Second,
 		"18446744073709551616\n": killGraceTime,
 		"18446744073709551615\n": most / 1000 * 1000, "13835058055282163\n": most / 1000 * 1000,
 	} {

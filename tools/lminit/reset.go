@@ -112,5 +112,5 @@ func powerCycleSlot(_, address string) error {
 		}
 	}
 	return hal.NewFault(hal.NoDevice, pciBusPath()+"/slots has no slot for "+address+
-		": Linux cannot switch the power of this device")
+		": Linux cannot switch the power of this device; remove the step power-cycle")
 }

@@ -202,7 +202,10 @@ func (s *supervisor) awaitReplay(pid, pipe int) (exit int) {
 		select {
 		case w := <-ended:
 			exit := s.exitStatus(w)
-			_, accepted := readStopTime(pipe)
+			_, imageID, accepted := readReport(pipe)
+			if exit != 0 && imageID != "" {
+				s.logLine("image " + imageID + " ended with exit status " + strconv.Itoa(exit))
+			}
 			s.imageRejected = exit == hal.BadImage.ExitStatus() && !accepted
 			return exit
 		case s.endSignal = <-s.signals:
@@ -233,20 +236,23 @@ func replayEnvironment(variables []string) []string {
 	return kept
 }
 
-// readStopTime reads from the pipe how long lmrun may need to end after a signal. With -supervised,
-// lmrun writes this as soon as it has accepted the image. readStopTime never waits.
-func readStopTime(pipe int) (us uint64, ok bool) {
-	var line [32]byte
-	if n, err := unix.Read(pipe, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
-		return hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
+// readReport reads from the pipe how long lmrun may need to end after a signal, and the checksum of
+// the image. With -supervised, lmrun writes both as soon as it has accepted the image. readReport
+// never waits.
+func readReport(pipe int) (us uint64, imageID string, ok bool) {
+	var lines [64]byte
+	n, _ := unix.Read(pipe, lines[:])
+	first, second, ok := strings.Cut(string(lines[:max(n, 0)]), "\n")
+	if ok {
+		us, ok = hal.ParseNumber(first, 10, math.MaxUint64)
 	}
-	return 0, false
+	return us, strings.TrimSuffix(second, "\n"), ok
 }
 
 // killDelay returns the time between SIGTERM and SIGKILL: what lmrun has written to the pipe, and
 // killGraceTime.
 func killDelay(pipe int) time.Duration {
-	us, _ := readStopTime(pipe)
+	us, _, _ := readReport(pipe)
 	const maxUs = uint64(math.MaxInt64-killGraceTime) / uint64(time.Microsecond)
 	return killGraceTime + time.Duration(min(us, maxUs))*time.Microsecond
 }

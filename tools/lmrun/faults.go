@@ -76,10 +76,10 @@ func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
 	switch err := files.Lock(r.fd, attempts); {
 	case err == unix.EAGAIN && o.RequireFaultFile:
 		return hal.NewFault(hal.IO, r.path+" is locked by another process (flock); end it, or "+
-			"name another file")
+			"name another file with -faults")
 	case err == unix.EAGAIN:
 		_ = printLine(2, "lmrun: ", r.path, " is locked by another process (flock): this replay "+
-			"records no failure")
+			"records no failure; give each lmrun a -faults file of its own")
 		r.path = ""
 		return nil
 	case err != nil:

@@ -14,8 +14,14 @@ func appendJSON(text []byte, o args.Options, end *outcome, code hal.Code) []byte
 	text = fbs.AppendText(text, `{"exit":%d`, uint64(code.ExitStatus()))
 	text = appendStringField(text, `,"code":"`, code.Error())
 	text = appendStringField(text, `,"image":"`, o.Image)
+	if end.imageID != "" {
+		text = appendStringField(text, `,"image_checksum":"`, end.imageID)
+	}
 	text = appendStringField(text, `,"sequence":"`, o.Sequence)
 	text = fbs.AppendText(text, `,"runs":%d,"ignored":%d`, end.runs, end.ignoredFailures)
+	if end.warning != "" {
+		text = append(appendStringField(text, `,"warnings":["`, end.warning), ']')
+	}
 	if code != hal.OK {
 		text = appendFailureFields(text, end)
 	}

@@ -139,6 +139,16 @@ func checkJSONFailure(t *testing.T, want int, args []string) {
 	}
 }
 
+// idOf returns what identifies the image in a file.
+func idOf(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fbs.ImageID(fbs.ReadStruct[fbs.Preamble](data).Checksum)
+}
+
 // assembleFile assembles a listing, writes the image to a file and returns its path.
 func assembleFile(t *testing.T, source string) string {
 	t.Helper()
@@ -184,6 +194,25 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 					test.exit, test.want)
 			}
 		})
+	}
+}
+
+// TestCheckWarnsOfAMissingSafe uses a misspelt one, whose name the warning must contain.
+func TestCheckWarnsOfAMissingSafe(t *testing.T) {
+	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
+	image := assembleFile(t, edu+"main:\n  write.4 r+0x4 0x1\nsave:\n  write.4 r+0x4 0x0\n")
+	const want = "the image has no sequence safe for the time after a failure; it has main save"
+	_, stderr, exit := runLmrun(t, "-check", image)
+	if exit != 0 || stderr != "lmrun: warning: "+want+"\n" {
+		t.Errorf("exit %d, stderr %q; want 0 and %q", exit, stderr, want)
+	}
+	stdout, stderr, exit := runLmrun(t, "-check", "-json", image)
+	if exit != 0 || stderr != "" || !strings.Contains(stdout, `"warnings":["`+want+`"]`) {
+		t.Errorf("-json: exit %d, stdout %q, stderr %q; want 0 and %q", exit, stdout, stderr, want)
+	}
+	image = assembleFile(t, edu+"main:\n  write.4 r+0x4 0x1\nsafe:\n  write.4 r+0x4 0x0\n")
+	if _, stderr, exit := runLmrun(t, "-check", image); exit != 0 || stderr != "" {
+		t.Errorf("with safe: exit %d, stderr %q; want 0 and no warning", exit, stderr)
 	}
 }
 
@@ -241,12 +270,13 @@ safe:
 			writer.Close()
 			report, _ := io.ReadAll(reader)
 			reader.Close()
-			us, err := strconv.ParseFloat(strings.TrimSuffix(string(report), "\n"), 64)
+			first, id, _ := strings.Cut(string(report), "\n")
+			us, err := strconv.ParseFloat(first, 64)
 			// Each sequence may be late by 23.16 ms: 10 of sleep, 8 of work, 5.16 of diagnosis.
 			sequences := 2 + strings.Count(flags, "-after")
 			least := want.seconds*1e6 + 23_160*float64(sequences)
 			// Some microseconds more are for the accesses.
-			isRight := err == nil && us >= least && us <= least+100
+			isRight := err == nil && us >= least && us <= least+100 && id == idOf(t, slow)+"\n"
 			if want.seconds < 0 {
 				isRight = len(report) == 0
 			}

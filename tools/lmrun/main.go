@@ -40,6 +40,9 @@ type outcome struct {
 	result          runtime.Result
 	ignoredFailures uint64 // of all sequences other than `safe`
 
+	imageID string // of fbs.View.ID; empty: the image is not valid
+	warning string // of -check; empty: none
+
 	runs          uint64 // completed ones
 	totalRunNs    int64  // of completed runs, as the two below
 	shortestRunNs int64
@@ -51,12 +54,19 @@ func replayImage(o args.Options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
+	id := view.ID() // now, because runs must not allocate
+	end := replayView(view, id, o)
+	end.imageID = id
+	return end
+}
+
+func replayView(view *fbs.View, id string, o args.Options) outcome {
 	f, err := planRuns(view, o)
 	if err != nil || o.CheckOnly {
-		return outcome{err: err}
+		return outcome{err: err, warning: safeWarning(view)}
 	}
 	if o.ReportLongestStopTime {
-		err = reportMaxStopTime(f.maxStopTimeUs(view))
+		err = reportMaxStopTime(f.maxStopTimeUs(view), id)
 	}
 	if err == nil {
 		err = f.faultRecorder.openFile(o, view)
@@ -89,15 +99,16 @@ func openImage(o args.Options) (*fbs.View, error) {
 	return file.Verify()
 }
 
-// reportMaxStopTime writes the longest time between a signal and the end of lmrun, as one line to
-// file descriptor 3. A supervisor waits that long before it kills lmrun.
-func reportMaxStopTime(maxUs uint64) error {
+// reportMaxStopTime writes two lines to file descriptor 3: the longest time between a signal and the
+// end of lmrun, which a supervisor waits before it kills lmrun, and the image's id.
+func reportMaxStopTime(maxUs uint64, id string) error {
 	const reportFD = 3
-	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n", maxUs)))
+	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n"+id+"\n", maxUs)))
 	if err == nil {
 		return nil
 	}
-	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error())
+	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error() +
+		"; open it as a pipe, or omit this flag")
 }
 
 // Builds with the tag mock also accept mock devices.

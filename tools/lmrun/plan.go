@@ -50,6 +50,15 @@ func (f *runLoop) findSequences(view *fbs.View, o args.Options) error {
 	return nil
 }
 
+// safeWarning returns a warning if the image has no sequence "safe".
+func safeWarning(view *fbs.View) string {
+	if view.SequenceByName("safe") >= 0 {
+		return ""
+	}
+	return "the image has no sequence safe for the time after a failure; it has" +
+		sequenceNames(view)
+}
+
 // sequenceNames returns the names of all sequences, each after a space.
 func sequenceNames(view *fbs.View) (names string) {
 	for i := range view.Sequences {
@@ -67,8 +76,8 @@ func checkDeviceFlags(view *fbs.View, o args.Options) error {
 	// Without -check, runtime.Load checks the number of devices.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.CheckOnly && devices != 0 && devices != targets {
-		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d",
-			targets, devices))
+		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d; "+
+			"name one device for each, or omit -device", targets, devices))
 	}
 	if o.FirstTLBWindow != runtime.AnyTLBWindow && !hasTLBWindow(view) {
 		return args.UsageError("-window: the image has no TLB window; omit this flag")

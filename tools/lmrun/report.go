@@ -40,7 +40,11 @@ func printOutcome(o args.Options, end outcome) (exitStatus int) {
 	case o.PrintJSON:
 		err = files.WriteFull(fd, appendJSON(escapedRoom[:0], o, &end, code))
 	case o.CheckOnly && code == hal.OK:
-		err = printLine(fd, "lmrun: ", o.Image, ": the image is valid; nothing was replayed")
+		if end.warning != "" {
+			_ = printLine(2, "lmrun: warning: ", end.warning)
+		}
+		err = printLine(fd, "lmrun: ", o.Image, ": the image is valid, checksum ", end.imageID,
+			"; nothing was replayed")
 	case code == hal.OK:
 		timing := hal.TextOf(appendTiming(message, &end))
 		err = printLine(fd, "lmrun: done: ", o.Sequence, " of ", o.Image, timing)

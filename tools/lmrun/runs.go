@@ -106,7 +106,8 @@ func (f *runLoop) executeRuns(runCount uint64, end *outcome) error {
 func (f *runLoop) executeRun(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopRequested.Load() == 0 {
-		err = hal.NewFault(hal.BadTensor, "the inputs ended before they had data for one run")
+		err = hal.NewFault(hal.BadTensor, "the inputs ended before they had data for one run; "+
+			"write the data of at least one run to each -input")
 	}
 	if ended || err != nil {
 		return ended, err

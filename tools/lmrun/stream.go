@@ -39,7 +39,8 @@ func (f *runLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.
 	for _, b := range bindings {
 		index := view.TensorByName(b.Name)
 		if index < 0 || view.Tensors[index].Role != role {
-			return args.UsageError("-" + roleName + ": the image has no " + roleName + " " + b.Name)
+			return args.UsageError("-" + roleName + ": the image has no " + roleName + " " +
+				b.Name + "; `lm info` lists the names")
 		}
 		if isInput && f.hasStream(index) {
 			return args.UsageError("-input " + b.Name + " is given twice")

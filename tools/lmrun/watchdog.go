@@ -1,6 +1,7 @@
 package main
 
 import (
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/lmrun/args"
 
@@ -82,11 +83,12 @@ func (w *watchdog) configureTimeout() error {
 // setupError returns the error for a file that is not a watchdog device, or that rejects the
 // timeout.
 func (w *watchdog) setupError(err error) error {
-	reason := ": the watchdog rejects the timeout: "
-	if err == unix.ENOTTY || err == unix.ENXIO {
-		reason = ": not a watchdog device: "
+	reason := fbs.Text(": the watchdog rejects the timeout of %d s: ", uint64(w.timeoutSeconds)) +
+		err.Error() + "; name another with -watchdog DEVICE=SECONDS"
+	if err == unix.ENOTTY || err == unix.ENXIO || w.timeoutSeconds == 0 {
+		reason = " is not a watchdog device: " + err.Error() + "; name another with -watchdog"
 	}
-	return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
+	return hal.NewFault(hal.NoDevice, w.path+reason)
 }
 
 // keepaliveByte restarts the timeout, as every byte does. It must not be 'V' (see watchdog.stop).

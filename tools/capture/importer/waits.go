@@ -213,7 +213,8 @@ func (p *program) keepPauses() (out passResult, err error) {
 	if back > 0 {
 		out.addWarning(backAt,
 			"the time stamp decreases %s, first before this line, "+
-				"so the lines may not be in the order of the accesses",
+				"so the lines may not be in the order of the accesses; "+
+				"import each recording from a file of its own",
 			english.Count(back, "time"))
 	}
 	return out, err

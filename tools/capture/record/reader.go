@@ -271,7 +271,7 @@ func (p *parser) readHeader() {
 	}
 	if errors.Is(p.err, ErrCut) {
 		p.err = &Error{p.line, 1, errors.New("the recording ends in its header, " +
-			"so there is nothing to import")}
+			"so there is nothing to import; record again")}
 	}
 }
 

@@ -65,7 +65,7 @@ func TestReadReturnsEveryKindOfRecord(t *testing.T) {
 
 func TestReadErrorsNameThePlace(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", "1:1: the recording ends in its header, so there is nothing to import"},
+		{"", "1:1: the recording ends in its header, so there is nothing to import; record again"},
 		{"hello\n", `1:1: found "hello", expected "LMRECORD"`},
 		{"LMRECORD 3\n", `1:10: the version of the recording must be 1 or 2, not 3`},
 		{"LMRECORD 1 \n", `1:12: unexpected "" after the last field of the line`},
@@ -74,7 +74,8 @@ func TestReadErrorsNameThePlace(t *testing.T) {
 		{"LMRECORD 1\nDEVICE 1e52\n", `2:13: device "" is not a number in base 16 of at most 16 ` +
 			`bits`},
 		{"LMRECORD 1\nDEVICE 1e52 401e\nBAR 2 0 0\n", `3:5: found "2", expected "0"`},
-		{header[:60], "4:1: the recording ends in its header, so there is nothing to import"},
+		{header[:60],
+			"4:1: the recording ends in its header, so there is nothing to import; record again"},
 		{header + "X 0\n", `6:1: unknown kind of line "X"`},
 		{header + "\n", `6:1: unknown kind of line ""`},
 		{header + "W 1 0 4 00000000\n", "6:3: the device has no BAR 1"},

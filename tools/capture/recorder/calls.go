@@ -24,8 +24,10 @@ type call struct {
 	ioctl           *ioctlHandler // ioctl: the request
 	deviceName      string        // ioctl: name of the device that the program opens
 	pointedArea     *area         // copy of the area to which an argument points; nil: none
-	// the exit matters only because of pointedArea or pages that were opened
+	// the exit matters only because of pointedArea, pages that were opened or interrupts
 	isMinor bool
+	isWait  bool   // the exit may show an interrupt
+	sleeps  uint64 // how often the thread had slept before
 	// pages to open when the skipped call exits; then the thread makes the call again
 	pagesToOpen []span
 	openedPages []span // pages that were opened for this call
@@ -76,8 +78,8 @@ func (r *recording) enterCall(t *thread) bool {
 		of := *a
 		c.pointedArea = &of
 	}
-	if c.isMinor = !r.prepareCall(t, c, regs); c.isMinor && c.pointedArea == nil &&
-		c.openedPages == nil {
+	c.isMinor, c.isWait = !r.prepareCall(t, c, regs), r.mayTellOfInterrupt(t, c)
+	if c.isMinor && c.pointedArea == nil && c.openedPages == nil && !c.isWait {
 		return false
 	}
 	if t.call = c; !c.isMinor {
@@ -276,6 +278,9 @@ func (r *recording) exitCall(t *thread) {
 	r.closePagesAfter(t, c)
 	if c.pointedArea != nil && callError(regs.result()) == unix.EFAULT {
 		r.reportBadPointer(t, c)
+	}
+	if c.isWait {
+		r.recordInterrupts(t, c, regs.result())
 	}
 	if c.isMinor {
 		return

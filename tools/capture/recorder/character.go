@@ -22,8 +22,7 @@ func (r *recording) characterTarget(t *thread, fd int, path string, offset uint6
 	if err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd), &info); err != nil {
 		return nil, err
 	}
-	folder := fmt.Sprintf("/sys/dev/char/%d:%d/device", unix.Major(uint64(info.Rdev)),
-		unix.Minor(uint64(info.Rdev)))
+	folder := driverFolder(&info)
 	bars, err := barRanges(folder)
 	if err != nil {
 		return nil, err
@@ -36,12 +35,17 @@ func (r *recording) characterTarget(t *thread, fd int, path string, offset uint6
 	return r.pciTarget(folder, index, offset)
 }
 
+// driverFolder returns the directory in /sys of the device to which a character device belongs.
+func driverFolder(info *unix.Stat_t) string {
+	return fmt.Sprintf("/sys/dev/char/%d:%d/device", unix.Major(uint64(info.Rdev)),
+		unix.Minor(uint64(info.Rdev)))
+}
+
 // reportDriver reports once that system calls of a character device may access the device.
 func (r *recording) reportDriver(path string) {
 	if !r.reportedOnce[path] {
 		r.reportedOnce[path] = true
-		r.reportEvent("what the driver of %s does in system calls, and its interrupts, are not "+
-			"recorded", path)
+		r.reportEvent("what the driver of %s does in system calls is not recorded", path)
 	}
 }
 

@@ -34,6 +34,8 @@ var ioctlHandlers = []ioctlHandler{
 	{0x3b72, (*recording).recordBeforeDMAUnmap, (*recording).removeDMAMapping},
 	{requestIOMap, nil, (*recording).addIOMMUFDMapping},                         // IOMMU_IOAS_MAP
 	{0x3b86, (*recording).recordBeforeUnmap, (*recording).removeIOMMUFDMapping}, // IOMMU_IOAS_UNMAP
+	// VFIO_DEVICE_SET_IRQS
+	{0x3b6e, nil, (*recording).addInterrupts},
 	// VFIO_DEVICE_RESET
 	{0x3b6f, nil, (*recording).reportReset},
 	{ttAllocate, nil, (*recording).addDriverWindow},
@@ -168,7 +170,22 @@ func (r *recording) handleVFIOClose(t *thread) {
 }
 
 func (r *recording) reportReset(t *thread, c *call, _ uint64) {
-	name := r.vfioDeviceName(t, int(int32(c.arguments[0])))
-	r.reportEvent("process %d resets device %s: a replay does not repeat the reset", t.process,
-		name)
+	if name := r.requestedDevice(t, c); r.accesses == 0 {
+		r.out.Line("NOTE process %d resets device %s before the first access", t.process, name)
+	} else {
+		r.reportEvent("process %d resets device %s: a replay does not repeat the reset", t.process,
+			name)
+	}
+}
+
+// requestedDevice returns the name of the device to whose VFIO file a request goes, or "".
+func (r *recording) requestedDevice(t *thread, c *call) string {
+	fd := int(int32(c.arguments[0]))
+	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
+	folder, err := filepath.EvalSymlinks(filepath.Join("/sys/class/vfio-dev", filepath.Base(path),
+		"device"))
+	if err == nil && isVFIOFile(path) {
+		return filepath.Base(folder)
+	}
+	return r.vfioDeviceName(t, fd)
 }

@@ -56,6 +56,17 @@ func (r *recording) handleOpenedFD(t *thread, fd uint64) {
 	if pagemapFile.MatchString(path) {
 		t.space.hugePages.readsPagemap = true
 	}
+	if path == kvmFile {
+		r.handleKVM(t)
+	}
+	if path == eventFile {
+		if s, _ := r.sourceAt(t, fd); s != nil {
+			r.stopWaits(t, fd)
+		}
+	}
+	if r.isDeviceFile(path) {
+		r.addDriverFile(t, path, fd)
+	}
 	if !r.isDeviceFile(path) || t.space.stoppingFDs[fd] {
 		return
 	}
@@ -80,10 +91,11 @@ func isPCIFunctionFile(path string) bool {
 	return name == "config" || name == "reset" || name == "remove" || resourceName.MatchString(name)
 }
 
-// transferFilter returns a filter that stops calls that close a file descriptor or transfer data
-// with it.
+// transferFilter returns a filter that stops calls that close a file descriptor, transfer data with
+// it, or make a request.
 func transferFilter(fd uint32) []byte {
-	calls := []watchedCall{{unix.SYS_CLOSE, condition{0, mask32, fd}}}
+	calls := []watchedCall{{unix.SYS_CLOSE, condition{0, mask32, fd}},
+		{unix.SYS_IOCTL, condition{0, mask32, fd}}}
 	for number := range transferCalls {
 		calls = append(calls, watchedCall{uint32(number), condition{0, mask32, fd}})
 	}
@@ -110,6 +122,9 @@ func (r *recording) enterTransfer(t *thread, c *call) bool {
 	case isPCIFunctionFile(path):
 		m.dir, m.file = filepath.Split(path)
 	case r.isDeviceFile(path):
+		if s := r.driverSources[path]; s != nil && !s.mustSleep && !m.isStore {
+			return false // a read of UIO only waits
+		}
 		way := map[bool]string{false: "loads from ", true: "stores to "}[m.isStore] + path
 		if !r.reportedOnce[way] {
 			r.reportedOnce[way] = true

@@ -96,7 +96,7 @@ func (c closingPages) markClosed() {
 
 // closePages closes all open pages of the thread's process that a device reaches.
 func (r *recording) closePages(t *thread) (list closingPages) {
-	if t.space.released || r.hostMemory.overLimit {
+	if t.space.released {
 		return nil
 	}
 	r.protectNewMemory(t)
@@ -208,6 +208,8 @@ func (r *recording) protectMapping(
 		return "of --protect none"
 	case !all && huge == 0:
 		return ""
+	case t.space.usesKVM:
+		return "the program uses KVM, so lm does not protect its memory"
 	case m.space != t.space:
 		return "another process stores to the device"
 	case !p.shared && huge > 0:

@@ -34,6 +34,12 @@ func sortedBetweenStores(list []string) []string {
 // or in a huge page.
 func recordCrowded(t *testing.T, o Options, huge bool) *runResult {
 	t.Helper()
+	return recordCrowdedWith(t, nil, o, huge)
+}
+
+// recordCrowdedWith is recordCrowded with variables of the environment.
+func recordCrowdedWith(t *testing.T, env []string, o Options, huge bool) *runResult {
+	t.Helper()
 	program, path := compileProgram(t, "testdata/crowded.c", "-O2"), createCard(t)
 	memory := filepath.Join(filepath.Dir(path), "memory")
 	arguments := []string{program, memory}
@@ -44,7 +50,7 @@ func recordCrowded(t *testing.T, o Options, huge bool) *runResult {
 		t.Fatal(err)
 	}
 	o.Files, o.HostMemoryLimit = []File{{Path: memory, Memory: true, Bus: 0x200000}}, 8<<20
-	c, out := recorderCommand(t, nil, o, path, arguments...)
+	c, out := recorderCommand(t, env, o, path, arguments...)
 	r := runCommand(t, c, path)
 	if r.exit == 77 && huge {
 		t.Skip("needs free huge pages")

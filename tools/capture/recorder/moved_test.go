@@ -26,7 +26,8 @@ func newTestRecording(t *testing.T, o Options) (r *recording, self *thread, text
 	var out bytes.Buffer
 	self = newTestThread()
 	r = &recording{options: &o, out: newWriter(&out, 0), threads: map[int]*thread{self.tid: self},
-		unmappedDevices: map[string]*unmappedDevice{}}
+		unmappedDevices: map[string]*unmappedDevice{},
+		eventSources:    map[uint64]*interruptSource{}}
 	r.hostMemory.reportedUntracked = true
 	return r, self, func() string {
 		if err := r.out.close(); err != nil {

@@ -60,13 +60,7 @@ type writeTracker struct {
 // tables.
 func (r *recording) trackWrites(t *thread, m *dmaRange) bool {
 	p := &t.space.writeTracker
-	if !p.openTried && !r.options.IgnoreTracking {
-		p.openTried = true
-		if err := r.openTracker(t, p); err != nil || !r.probeTracker(t, p) {
-			p.close()
-		}
-	}
-	if p.userfaultfd == nil {
+	if !r.tracksWrites(t) {
 		return false
 	}
 	start, end := m.start&^(pageSize-1), roundUpToPage(m.start+m.size)
@@ -75,6 +69,18 @@ func (r *recording) trackWrites(t *thread, m *dmaRange) bool {
 	}
 	_, known := p.written(start, end, true)
 	return known
+}
+
+// tracksWrites reports whether the kernel can track the writes of a process.
+func (r *recording) tracksWrites(t *thread) bool {
+	p := &t.space.writeTracker
+	if !p.openTried && !r.options.IgnoreTracking {
+		p.openTried = true
+		if err := r.openTracker(t, p); err != nil || !r.probeTracker(t, p) {
+			p.close()
+		}
+	}
+	return p.userfaultfd != nil
 }
 
 // openTracker opens the files of a writeTracker. The program itself opens the userfaultfd, because

@@ -16,9 +16,11 @@ import (
 func (r *recording) reportBypass(t *thread, c *call) {
 	switch c.number {
 	case unix.SYS_IO_URING_SETUP:
-		r.reportEvent(
-			"process %d uses io_uring: accesses to a device through io_uring are not recorded",
-			t.process)
+		if key := fmt.Sprintf("io_uring %d", t.process); !r.reportedOnce[key] {
+			r.reportedOnce[key] = true
+			r.reportEvent("process %d uses io_uring: accesses to a device through io_uring are "+
+				"not recorded", t.process)
+		}
 	case unix.SYS_IO_SETUP:
 		r.reportEvent(
 			"process %d uses Linux's AIO: accesses to a device through AIO are not recorded",

@@ -37,8 +37,7 @@ func mapsHugePages(t *thread, fd int, flags uint64) bool {
 // device is behind an IOMMU, the program itself specifies the memory that the device reaches.
 func (r *recording) locateHugePages(t *thread) {
 	p := &t.space.hugePages
-	if !p.readsPagemap || len(p.unlocated) == 0 || r.hostMemory.usesIOMMU ||
-		r.hostMemory.overLimit {
+	if !p.readsPagemap || len(p.unlocated) == 0 || r.hostMemory.usesIOMMU {
 		return
 	}
 	p.unlocated = slices.DeleteFunc(p.unlocated, func(m pageRange) bool {

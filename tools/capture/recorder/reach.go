@@ -126,8 +126,7 @@ type hostMemory struct {
 	// discarded to save memory are unknown, so that all bytes are recorded again.
 	pages      record.Pages
 	readBuffer []byte // buffer for the current contents of ranges without a mirror
-	// devices reach more than the limit: no host memory is recorded any more
-	overLimit bool
+	overLimit  int    // number of mappings that exceeded the limit, and are not recorded
 	// it was reported that the kernel does not track the program's writes
 	reportedUntracked bool
 
@@ -200,19 +199,12 @@ func (r *recording) addDMARange(t *thread, start, size, bus uint64) *dmaRange {
 
 // addDMARangeOfKind is addDMARange for memory with the fields byPhysicalAddress and byVFIO of kind.
 func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind dmaRange) *dmaRange {
-	if r.hostMemory.overLimit || size == 0 || bus+size-1 < bus {
+	if size == 0 || bus+size-1 < bus {
 		return nil
 	}
 	r.retireReplaced(t, start, size, bus)
 	if total := size + r.hostMemory.bytes; total > r.options.HostMemoryLimit {
-		r.reportEvent(
-			"host memory is not recorded: devices reach %d bytes of host memory at once; "+
-				"increase --host-memory, which is %d bytes", total, r.options.HostMemoryLimit)
-		for _, m := range r.hostMemory.ranges {
-			m.mirror.dropUse()
-			m.mirror = nil // loads of watched memory still use other views
-		}
-		r.hostMemory = hostMemory{overLimit: true, mappingCount: r.hostMemory.mappingCount}
+		r.reportOverLimit(bus, size, total)
 		return nil
 	}
 	m := &dmaRange{
@@ -235,13 +227,43 @@ func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind d
 	r.out.hostChanges(r.compareWithRecord(m, 0, size, byProgram, true))
 	m.mirrorTriedSize = 0
 	r.hostMemory.insert(m)
-	if !m.isTracked && !m.hasWatchedPages && !r.hostMemory.reportedUntracked {
-		r.hostMemory.reportedUntracked = true
-		r.reportEvent("this kernel does not report which pages a program has written (Linux 6.7 " +
-			"and later do), so a device's writes to host memory may be recorded as those of the " +
-			"program; to prevent this, use --watch or --protect all")
+	if !m.isTracked && !m.hasWatchedPages {
+		r.reportUntracked(t)
 	}
 	return m
+}
+
+// reportUntracked reports once that the kernel does not track writes.
+func (r *recording) reportUntracked(t *thread) {
+	if r.hostMemory.reportedUntracked {
+		return
+	}
+	r.hostMemory.reportedUntracked = true
+	remedy := "use --watch or --protect all"
+	if t.space.usesKVM {
+		remedy = "record on such a kernel"
+	}
+	r.reportEvent("this kernel does not report which pages a program has written (Linux 6.7 "+
+		"and later do), so a device's writes to host memory may be recorded as those of the "+
+		"program; to prevent this, %s", remedy)
+}
+
+// reportOverLimit reports that a mapping is not recorded as long as it exists.
+func (r *recording) reportOverLimit(bus, size, total uint64) {
+	eventsMax, more := 8, ""
+	if r.options.HostMemoryLimit == 0 { // intended
+		eventsMax = 1
+	}
+	switch r.hostMemory.overLimit++; {
+	case r.hostMemory.overLimit > eventsMax:
+		r.out.Line("NOTE host memory at bus address 0x%x (%d bytes) is not recorded", bus, size)
+		return
+	case r.hostMemory.overLimit == eventsMax:
+		more = "; further mappings are only noted in the recording"
+	}
+	r.reportEvent("host memory at bus address 0x%x (%d bytes) is not recorded: with it, "+
+		"devices reach %d bytes of host memory at once; increase --host-memory, "+
+		"which is %d bytes%s", bus, size, total, r.options.HostMemoryLimit, more)
 }
 
 // retireReplaced retires the ranges at bus addresses that get other memory. It reports those that
@@ -470,6 +492,14 @@ const wordSize = 8
 // memory for the first time, and all changes are the program's.
 func (r *recording) compareWithRecord(m *dmaRange, from, to uint64, unknown author,
 	isFirst bool) (list []change) {
+	for _, s := range r.usedSpans(m, from, to) {
+		list = append(list, r.compareSpan(m, s.first, s.end, unknown, isFirst)...)
+	}
+	return list
+}
+
+func (r *recording) compareSpan(m *dmaRange, from, to uint64, unknown author,
+	isFirst bool) (list []change) {
 	r.hostMemory.workSteps++
 	all := r.currentBytes(m, from, to)
 	if all == nil {
@@ -480,8 +510,8 @@ func (r *recording) compareWithRecord(m *dmaRange, from, to uint64, unknown auth
 		if middle <= from {
 			return nil // this is a single mapping, and the program has unmapped it
 		}
-		return append(r.compareWithRecord(m, from, middle, unknown, isFirst),
-			r.compareWithRecord(m, middle, to, unknown, isFirst)...)
+		return append(r.compareSpan(m, from, middle, unknown, isFirst),
+			r.compareSpan(m, middle, to, unknown, isFirst)...)
 	}
 	written, known := m.written(m.start+from, m.start+to, true)
 	var err error

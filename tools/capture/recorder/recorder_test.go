@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(childVariable); text != "" {
 		os.Unsetenv(childVariable)
 		setCopiesByBytes()
+		replaceRequest()
+		kvmFile = cmp.Or(os.Getenv(kvmVariable), kvmFile)
 		os.Exit(runChild(text))
 	}
 	var err error

@@ -24,8 +24,8 @@ type Options struct {
 	Devices []string      // DDDD:BB:DD.F or VVVV:DDDD; empty: all devices that the program maps
 	Files   []File        // files that represent BARs or host memory
 
-	// most bytes of host memory that are compared before each store to a BAR; if devices reach
-	// more, no host memory is recorded
+	// most bytes of host memory that are compared before each store to a BAR; a mapping that
+	// exceeds the limit is not recorded
 	HostMemoryLimit uint64
 	// bus addresses of host memory at which each load of the program is checked for writes of a
 	// device
@@ -85,6 +85,9 @@ type recording struct {
 	driverDevices   []*driverDevice
 	unmappedDevices map[string]*unmappedDevice // by the name of the device
 	vfioFDs         []vfioFD
+	// sources of interrupts: eventfds by the kernel's number, and files of drivers by path
+	eventSources  map[uint64]*interruptSource
+	driverSources map[string]*interruptSource
 	// Keys of the reports that are made only once, such as the path of a device file that system
 	// calls access.
 	reportedOnce map[string]bool
@@ -107,7 +110,8 @@ func Run(o Options) (Result, error) {
 	out := newWriter(o.Out, o.Sync)
 	r := &recording{options: &o, out: out, threads: map[int]*thread{}, stoppedEarly: map[int]bool{},
 		unmappedDevices: map[string]*unmappedDevice{}, reportedOnce: map[string]bool{},
-		lastProgress: time.Now()}
+		eventSources:  map[uint64]*interruptSource{},
+		driverSources: map[string]*interruptSource{}, lastProgress: time.Now()}
 	if o.Warnings != nil {
 		out.file.OnError(func(err error) {
 			fmt.Fprintln(o.Warnings, "the recording cannot be written:", err)

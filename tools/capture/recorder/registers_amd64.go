@@ -7,6 +7,7 @@ const (
 	callOpen        = unix.SYS_OPEN
 	callPoll        = unix.SYS_POLL
 	callEpoll       = unix.SYS_EPOLL_WAIT
+	callSelect      = unix.SYS_SELECT
 	x32             = 1 << 30 // bit in the numbers of system calls with 32-bit pointers (x32)
 	widestAccessMax = 64      // width in bytes of the widest access of an instruction
 )

@@ -12,6 +12,7 @@ const (
 	callDup2               = 1<<31 + 1  // arm64 has only dup3
 	callPoll               = 1<<31 + 2  // arm64 has only ppoll
 	callEpoll              = 1<<31 + 3  // arm64 has only epoll_pwait
+	callSelect             = 1<<31 + 4  // arm64 has only pselect6
 	callVfork              = ^uint64(0) // arm64 has only clone with a flag
 	callKeepsFirstArgument = false      // the result is in the register of the first argument
 

@@ -179,18 +179,39 @@ func mapOpenableMemory(t *testing.T) (fd int, b []byte) {
 	return fd, b
 }
 
-// TestMemoryOverTheLimitIsNoLongerMapped: over the limit, the recorder follows no host memory, and
-// removes its own mapping of the memory.
-func TestMemoryOverTheLimitIsNoLongerMapped(t *testing.T) {
-	_, b := mapOpenableMemory(t)
-	r, self, _ := newHostRecording(t, 2)
-	m := r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
+// TestMappingOverTheLimitCostsOnlyItself: other memory is still recorded, and so is a mapping that
+// fits after others have ended.
+func TestMappingOverTheLimitCostsOnlyItself(t *testing.T) {
+	r, self, text := newHostRecording(t, 2)
+	first, second := buffer(pageSize, 0), buffer(2*pageSize, 0)
+	r.addDMARange(self, addressOf(first), pageSize, 0x10000)
+	r.addDMARange(self, addressOf(second), 2*pageSize, 0x20000)
+	first[8], second[8] = 0x22, 0x33
 	r.recordChanges(byProgram)
-	v := m.mirror
-	r.addDMARange(self, addressOf(buffer(pageSize, 0)), pageSize, 0x20000)
-	if !r.hostMemory.overLimit || v == nil || v.uses != 0 || m.mirror != nil {
-		t.Errorf("over the limit: %v, mapping in the recorder %+v; want true and an unused mapping",
-			r.hostMemory.overLimit, v)
+	r.removeDMARanges(self, 0x20000, 2*pageSize)
+	r.removeDMARanges(self, 0x10000, pageSize)
+	r.addDMARange(self, addressOf(second), 2*pageSize, 0x20000)
+	got := text()
+	before, after, found := strings.Cut(got, "EVENT host memory at bus address 0x20000 "+
+		"(8192 bytes) is not recorded: with it, devices reach 12288 bytes of host memory at once;")
+	_, after, _ = strings.Cut(after, "\n")
+	if !found || before != "LMRECORD 2\nMEM 10000 1000\n" ||
+		!strings.HasPrefix(after, "HR 10008 8 2200000000000000\n") ||
+		!strings.HasSuffix(after, "\nMEM 20000 2000\nHR 20008 8 3300000000000000\n") {
+		t.Errorf("the record lacks the event, or memory beside the mapping:\n%s", got)
+	}
+}
+
+// TestManyMappingsOverTheLimitAreEightEvents: the others are only noted.
+func TestManyMappingsOverTheLimitAreEightEvents(t *testing.T) {
+	r, self, text := newHostRecording(t, 1)
+	for i := range uint64(20) {
+		r.addDMARange(self, addressOf(buffer(2*pageSize, 0)), 2*pageSize, 0x20000*(i+1))
+	}
+	got := text()
+	if events, notes := strings.Count(got, "EVENT "), strings.Count(got, "NOTE "); events != 8 ||
+		notes != 12 || !strings.Contains(got, "only noted") {
+		t.Errorf("%d events and %d notes, want 8 and 12:\n%s", events, notes, got)
 	}
 }
 

@@ -37,10 +37,15 @@ type space struct {
 	callAddress   uint64 // address of a system call instruction; 0: none is known
 	// address of a page with an instruction that the thread executes itself; 0: not mapped yet
 	codePage uint64
+	usesKVM  bool // a guest accesses the memory, for which faults cannot be handled
 	released bool // the areas are accessible to the program again, and are not recorded
 	memory   *os.File
 	// file descriptors of devices for which a transferFilter is installed
-	stoppingFDs   map[uint64]bool
+	stoppingFDs map[uint64]bool
+	// eventfds at whose reads the program stops; all calls that wait stop; all reads stop
+	stoppingReads          []uint64
+	stopsWaits, stopsReads bool
+
 	pointerRanges []pageRange // address ranges for which a pointerFilter is installed
 	writeTracker  writeTracker
 	hugePages     hugePages
@@ -149,7 +154,9 @@ func (s *space) setProtection(start, end, prot uint64) {
 // clone returns the address space of a child process that does not share memory.
 func (s *space) clone() *space {
 	c := &space{callAddress: s.callAddress, codePage: s.codePage, released: s.released,
-		stoppingFDs: maps.Clone(s.stoppingFDs), pointerRanges: s.pointerRanges}
+		usesKVM:     s.usesKVM,
+		stoppingFDs: maps.Clone(s.stoppingFDs), stoppingReads: slices.Clip(s.stoppingReads),
+		stopsWaits: s.stopsWaits, stopsReads: s.stopsReads, pointerRanges: s.pointerRanges}
 	for _, a := range s.areas {
 		a.guard = a.guard.clone()
 		c.add(a)

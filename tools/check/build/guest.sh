@@ -9,6 +9,9 @@ nightly_guests=(
 	TestFramesSurviveKillsAndFaults
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU
+	TestShippedVerifierPrintsTheSameMessagesAsTheHost
+	TestScenarios/recorder-E1000e-VFIO
+	TestScenarios/recorder-mops
 	TestScenarios/shipped-answers-more
 	TestScenarios/shipped-chips
 	TestScenarios/shipped-chips-iommu

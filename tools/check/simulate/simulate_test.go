@@ -31,7 +31,7 @@ func buildWorlds(t *testing.T) (root, program string) {
 func TestSimulatedWorldsAreRight(t *testing.T) {
 	effort.SkipShort(t)
 	root, program := buildWorlds(t)
-	seeds := effort.Cases(0, 2000, 8000)
+	seeds := effort.Cases(0, 1000, 8000)
 	firstLine, failed := runSeeds(root, program, "", seeds)
 	if failed {
 		t.Fatal(firstLine)

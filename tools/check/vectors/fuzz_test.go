@@ -29,7 +29,7 @@ const fuzzAccesses = 250
 // fuzzCases returns the number of cases of the fuzzer: LM_FUZZ_CASES, or a number that takes some
 // seconds.
 func fuzzCases(t *testing.T) int {
-	cases := effort.Cases(0, 20_000, 400_000)
+	cases := effort.Cases(0, 8_000, 400_000)
 	if text := os.Getenv("LM_FUZZ_CASES"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -53,13 +53,19 @@ func fuzzSeed(t *testing.T) uint64 {
 	return n
 }
 
-// baseImages returns the images of testdata and of its listings. The fuzzer changes them.
+// baseImages returns the images of testdata and of its listings, or those that LM_FUZZ_IMAGES
+// matches, such as vectors/scratch.lmb. The fuzzer changes them.
 func baseImages(t *testing.T) (bases [][]byte) {
 	t.Helper()
-	for _, pattern := range []string{"vectors/*.lmb", "images/*.lmb", "listings/*.lms"} {
+	patterns, fewest := []string{"vectors/*.lmb", "images/*.lmb", "listings/*.lms"}, 5
+	if pattern := os.Getenv("LM_FUZZ_IMAGES"); pattern != "" {
+		patterns, fewest = []string{pattern}, 1
+	}
+	for _, pattern := range patterns {
 		paths, err := filepath.Glob(filepath.Join(folder, "..", pattern))
-		if err != nil || len(paths) < 5 {
-			t.Fatalf("%d files match %s, want at least 5; error %v", len(paths), pattern, err)
+		if err != nil || len(paths) < fewest {
+			t.Fatalf("%d files match %s, want at least %d; error %v", len(paths), pattern, fewest,
+				err)
 		}
 		for _, path := range paths {
 			read := os.ReadFile

@@ -20,10 +20,10 @@ const (
 
 // loaded answers the loads of scratch.lmb.
 var loaded = machine{answers: []answer{
-	first(1, bar0, 0x38, 0x44332211), always(bar0, 0x38, 0x55443322), always(bar0, 0x3c, 0x88776655),
-	always(bar0, 0x1, 0x91), always(bar0, 0x2, 0xa2a1), always(bar0, 0x4, 0xb4b3b2b1),
-	always(bar0, 0x8, 0xc8c7c6c5c4c3c2c1), always(vector.OfBar(1, 0), 0x3c, 0xd4d3d2d1),
-	always(vector.OfHost(1), 0x8, 0xe4e3e2e1),
+	first(1, bar0, 0x38, 0x44332211), always(bar0, 0x38, 0x55443322),
+	always(bar0, 0x3c, 0x88776655), always(bar0, 0x1, 0x91), always(bar0, 0x2, 0xa2a1),
+	always(bar0, 0x4, 0xb4b3b2b1), always(bar0, 0x8, 0xc8c7c6c5c4c3c2c1),
+	always(vector.OfBar(1, 0), 0x3c, 0xd4d3d2d1), always(vector.OfHost(1), 0x8, 0xe4e3e2e1),
 }}
 
 // runsOfScratch lets a machine that answers with different values execute a sequence.

@@ -13,8 +13,9 @@ import (
 )
 
 var declarations = map[string]func(*parser){
-	"origin": (*parser).origin, "capture": (*parser).capture, "device": (*parser).device, "rule": (*parser).rule,
-	"window": (*parser).window, "tensor": (*parser).tensor, "data": (*parser).declareData,
+	"origin": (*parser).origin, "capture": (*parser).capture, "device": (*parser).device,
+	"rule": (*parser).rule, "window": (*parser).window, "tensor": (*parser).tensor,
+	"data":   (*parser).declareData,
 	"target": (*parser).device, // the older word
 }
 

@@ -77,7 +77,9 @@ func (g *generator) generateImage() *lmb.Image {
 	g.image, g.goldens, g.pool = &lmb.Image{}, 0, g.randomBytes(256)
 	if g.flip() {
 		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)),
-			Time: g.Uint64N(3) << 62, Git: "\u2027"}
+			Time: g.Uint64N(3) << 62, Git: "\u2027", Arguments: "--wait 0x100c",
+			Verdict: strings.Repeat("v", g.IntN(3))}
+		g.image.Captures = []lmb.Capture{{Name: "a b", Size: g.Uint64(), SHA256: [32]byte{31: 1}}}
 	}
 	g.addDevices()
 	g.addWindows()
@@ -161,9 +163,13 @@ func (g *generator) addWindows() {
 	}
 }
 
-// addTensors adds 2 to 6 tensors, inputs and outputs in turn.
+// addTensors adds up to 2 scratch tensors, then 2 to 6 tensors, inputs and outputs in turn.
 func (g *generator) addTensors() {
 	names := map[string]bool{}
+	for range g.IntN(3) {
+		g.image.Tensors = append(g.image.Tensors, lmb.Tensor{Name: g.newName(names),
+			Role: gen.RoleScratch, DType: gen.DTypeUint64, Shape: []uint32{1 + g.Uint32N(9)}})
+	}
 	for i := range 2 + g.IntN(5) {
 		t := lmb.Tensor{Name: g.newName(names), Role: gen.Role(1 + i%2),
 			DType: gen.DType(1 + g.IntN(12))}
@@ -204,6 +210,9 @@ func (g *generator) newCommands(sequence int, s *lmb.Sequence) []lmb.Command {
 	if opcode == gen.OpcodeCall && (sequence != 0 || len(g.image.Sequences) == 1) {
 		return nil
 	}
+	if opcode == gen.OpcodeCopyIn && g.image.Tensors[0].Role == gen.RoleScratch && g.flip() {
+		return g.newCarriedValue()
+	}
 	c := lmb.Command{Command: fbs.Command{Opcode: opcode}}
 	g.used[fmt.Sprint("opcode ", opcode)] = true
 	switch opcode {
@@ -237,6 +246,17 @@ func (g *generator) newCommands(sequence int, s *lmb.Sequence) []lmb.Command {
 	point := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint}}
 	g.fillPoint(&point, c.Window)
 	return []lmb.Command{point, c}
+}
+
+// newCarriedValue returns a load into scratch from window 0, and a store of it to the same window.
+func (g *generator) newCarriedValue() []lmb.Command {
+	width := uint8(1 << g.IntN(4))
+	load := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyOut, Width: width,
+		Mode: uint8(gen.AccessExact), Index: 1, Amount: uint32(width),
+		Value: g.upTo(g.image.Tensors[0].Size()-8, 1), Offset: uint32(g.upTo(24, 8))}}
+	store := load
+	store.Opcode, store.Offset = gen.OpcodeCopyIn, uint32(g.upTo(24, 8))
+	return []lmb.Command{load, store}
 }
 
 // chooseWindow sets the window of a command to one of the given kinds, a width, and an aligned

@@ -249,14 +249,9 @@ func (n *Notes) build() ([]byte, error) {
 				Second: g.Second})
 		}
 	}
-	captures := make([]gen.CaptureT, len(n.Captures))
-	for i, c := range n.Captures {
-		word := func(n int) uint64 { return binary.LittleEndian.Uint64(c.SHA256[8*n:]) }
-		captures[i] = gen.CaptureT{Size: c.Size, Sha0: word(0), Sha1: word(1), Sha2: word(2),
-			Sha3: word(3)}
-		if captures[i].Name, err = text.addName(printable(c.Name)); err != nil {
-			return nil, fmt.Errorf("capture %d: %w", i, err)
-		}
+	captures, err := n.buildCaptures(&text)
+	if err != nil {
+		return nil, err
 	}
 	b := flatbuffers.NewBuilder(1024)
 	vectors := [notesFields]flatbuffers.UOffsetT{
@@ -287,6 +282,19 @@ func (n *Notes) build() ([]byte, error) {
 	}
 	b.Finish(gen.NotesEnd(b))
 	return b.FinishedBytes(), nil
+}
+
+func (n *Notes) buildCaptures(text *text) (list []gen.CaptureT, err error) {
+	for i, c := range n.Captures {
+		word := func(n int) uint64 { return binary.LittleEndian.Uint64(c.SHA256[8*n:]) }
+		capture := gen.CaptureT{Size: c.Size, Sha0: word(0), Sha1: word(1), Sha2: word(2),
+			Sha3: word(3)}
+		if capture.Name, err = text.addName(printable(c.Name)); err != nil {
+			return nil, fmt.Errorf("capture %d: %w", i, err)
+		}
+		list = append(list, capture)
+	}
+	return list, nil
 }
 
 func bytesVector(b *flatbuffers.Builder, data []byte) flatbuffers.UOffsetT {

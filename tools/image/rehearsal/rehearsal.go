@@ -83,8 +83,9 @@ func (r *Rehearsal) add(to *lmb.Sequence, sequence, size int) (int, error) {
 			size += int(fbs.RoundUp(uint64(loaded), 8))
 		}
 		if size > recordedMax || len(to.Commands) == fbs.CommandsMax-1 {
-			return 0, fmt.Errorf("sequence %q has too many checks or calls to be rehearsed",
-				to.Name)
+			return 0, fmt.Errorf("sequence %q cannot be rehearsed: its checks load more than "+
+				"%d bytes, or it has more than %d commands with those of its calls; "+
+				"rehearse a shorter one", to.Name, recordedMax, fbs.CommandsMax)
 		}
 		to.Commands = append(to.Commands, c)
 		r.commands = append(r.commands, i)

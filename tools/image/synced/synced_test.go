@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/lmrun/files"
 
 	"golang.org/x/sys/unix"
@@ -79,7 +80,7 @@ func countStores(t *testing.T, data []byte) (n int, err error) {
 // TestWhatWasSyncedIsReadAfterTheMachineHasStopped, and no store that was not written, whatever
 // data follow. The test makes 200 random recordings.
 func TestWhatWasSyncedIsReadAfterTheMachineHasStopped(t *testing.T) {
-	for seed := range int64(200) {
+	for seed := range int64(effort.Cases(10, 200, 200)) {
 		random := rand.New(rand.NewSource(seed))
 		d := &stoppingDisk{}
 		w := NewWriter(d, time.Hour, nil)
@@ -269,6 +270,7 @@ func TestDamagedMemberAndWhatFollowsAreLeftOut(t *testing.T) {
 // TestMemberLargerThanTheBufferIsRead has a member with more than memberMax bytes, which a reader
 // cannot buffer.
 func TestMemberLargerThanTheBufferIsRead(t *testing.T) {
+	effort.SkipShort(t)
 	d := &stoppingDisk{}
 	w := NewWriter(d, time.Hour, nil)
 	io.WriteString(w, recordingHeader)

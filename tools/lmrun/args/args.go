@@ -60,7 +60,7 @@ func Parse(args []string) (Options, error) {
 		args = args[1:]
 		if !strings.HasPrefix(word, "-") || word == "-" {
 			if o.Image != "" {
-				return o, UsageError("two images given: " + o.Image + " and " + word)
+				return o, UsageError("two images given: " + o.Image + " and " + word + "; name one")
 			}
 			o.Image = word
 			continue

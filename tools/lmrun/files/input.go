@@ -89,7 +89,7 @@ func EnsureSpareFDs(count int) error {
 	for range count {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {
-			return hal.FileFault("no spare file descriptors (ulimit -n)", err)
+			return hal.FileFault("no spare file descriptors; raise the limit with `ulimit -n`", err)
 		}
 		defer unix.Close(fd)
 	}

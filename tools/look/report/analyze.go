@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -20,7 +19,8 @@ import (
 // into 64 bits is reported as the largest 64-bit number.
 type Report struct {
 	Image           string      `json:"image"`
-	ID              string      `json:"id"` // see ImageID
+	Checksum        string      `json:"image_checksum"` // fbs.View.ID
+	SHA256          string      `json:"sha256"`         // of the file without its signature
 	Bytes           uint64      `json:"bytes"`
 	Origin          string      `json:"origin"`
 	Counted         string      `json:"counted"` // which commands the numbers below count, as text
@@ -142,16 +142,6 @@ func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 	}
 	a.finishReport(sequence)
 	return &a.report
-}
-
-// ImageID returns a text that identifies the content of an image: the checksum of its envelope,
-// which contains the checksums of the payload. It returns an empty string if file is too short.
-func ImageID(file []byte) string {
-	const checksumOffset = 12 // FORMAT.md 1.1
-	if len(file) < checksumOffset+4 {
-		return ""
-	}
-	return fmt.Sprintf("%08x", binary.LittleEndian.Uint32(file[checksumOffset:]))
 }
 
 // analysis is the state of Analyze: the unfinished Report and the data for it.

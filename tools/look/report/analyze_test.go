@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -257,8 +258,10 @@ func TestSumsAndProductsDoNotOverflow(t *testing.T) {
 func TestReportAsTextAndJSON(t *testing.T) {
 	for _, name := range []string{"wh.twoop.lmb", "edu-factorial.lmb"} {
 		file := readImage(t, name)
-		r := Analyze(verify(t, file), WholeFile, nil)
-		r.Image, r.ID, r.Bytes = name, ImageID(file), uint64(len(file))
+		view := verify(t, file)
+		r := Analyze(view, WholeFile, nil)
+		r.Image, r.Bytes = name, uint64(len(file))
+		r.Checksum, r.SHA256 = view.ID(), fmt.Sprintf("%x", sha256.Sum256(file))
 		var text bytes.Buffer
 		if err := r.Write(&text); err != nil {
 			t.Fatal(err)

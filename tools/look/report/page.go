@@ -87,7 +87,8 @@ func (r *Report) WritePage(w io.Writer, profile *Profile, generator Generator) e
 
 // subtitle returns the lines below the title.
 func (r *Report) subtitle() []string {
-	list := []string{"For " + r.devicesText()}
+	list := []string{"For " + r.devicesText(),
+		"Identity: checksum " + r.Checksum + ", SHA-256 " + r.SHA256}
 	if r.Origin != "" {
 		list = append(list, "Made by "+sanitize(r.Origin))
 	}

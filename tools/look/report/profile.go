@@ -17,11 +17,11 @@ import (
 // Profile shows how one or more runs of a sequence spent their time, in nanoseconds of the first
 // device's clock. The times of Opcodes add up to TotalNs, and so do those of Windows.
 type Profile struct {
-	Image   string `json:"image"`
-	ID      string `json:"id"` // see ImageID
-	Device  string `json:"device"`
-	Clock   string `json:"clock"`   // description of the clock
-	Virtual bool   `json:"virtual"` // the clock counts accesses, and does not measure real time
+	Image    string `json:"image"`
+	Checksum string `json:"image_checksum"` // fbs.View.ID
+	Device   string `json:"device"`
+	Clock    string `json:"clock"`   // description of the clock
+	Virtual  bool   `json:"virtual"` // the clock counts accesses, and does not measure real time
 	// time that the measurement adds to each command; the times include it
 	OverheadNs int64  `json:"overhead_ns"`
 	Sequence   string `json:"sequence"`

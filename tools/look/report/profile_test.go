@@ -365,7 +365,7 @@ func TestTraceAndProfileMatchTheGoldenFiles(t *testing.T) {
 	file := assemble(t, scopesListing)
 	view := verify(t, file)
 	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
-	p.Image, p.ID = "scopes.lmb", "12345678"
+	p.Image, p.Checksum = "scopes.lmb", "0x12345678"
 	golden.File(t, "testdata/scopes.trace.json", string(traceFile(t, p)))
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {
@@ -389,7 +389,7 @@ func TestProfileReadBackIsTheSame(t *testing.T) {
 		"twoop": readImage(t, "wh.twoop.lmb"), "large": largeImage(t, 120_000)} {
 		view := verify(t, file)
 		p, _ := profileRuns(t, view, recordingMock(view), "main", 2)
-		p.Image, p.ID = name, ImageID(file)
+		p.Image, p.Checksum = name, view.ID()
 		clearOpcodeTimes(p.Timeline)
 		back, err := ReadTrace(bytes.NewReader(traceFile(t, p)))
 		if err != nil {

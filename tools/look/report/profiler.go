@@ -156,4 +156,4 @@ func (p *Profiler) SetFailure(f Failure) {
 func (p *Profiler) SetGolden(results []GoldenResult) { p.profile.Golden = results }
 
 // SetImage stores the name and the id of the profiled image.
-func (p *Profiler) SetImage(image, id string) { p.profile.Image, p.profile.ID = image, id }
+func (p *Profiler) SetImage(image, id string) { p.profile.Image, p.profile.Checksum = image, id }

@@ -16,6 +16,7 @@ const rowsMax = 100
 func (r *Report) Write(w io.Writer) error {
 	out := bufio.NewWriter(w) // Flush returns the first error
 	fmt.Fprintf(out, "%s: %s, for %s\n", sanitize(r.Image), lmb.SizeText(r.Bytes), r.devicesText())
+	fmt.Fprintf(out, "checksum %s, SHA-256 without signature %s\n", r.Checksum, r.SHA256)
 	if r.Origin != "" {
 		fmt.Fprintf(out, "from %s\n", sanitize(r.Origin))
 	}
@@ -141,7 +142,7 @@ func (r *Report) tensorTable(profile *Profile) Table {
 			data = "golden"
 		case x.HasData:
 			data = "default"
-		case x.Role == "output":
+		case x.Role != "input":
 			data = ""
 		}
 		return []string{sanitize(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),

@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/together"
 	"lightmetal/tools/ship/bootimage/initramfs"
 )
@@ -33,6 +34,7 @@ func (r *request) checkConfiguration(parts []initramfs.File) {
 		fail.On(fmt.Errorf("%s: one image can break another; to allow such images, "+
 			"write `collisions allowed` before the first image\n%s", configName, &list[0]))
 	}
+	r.warnings = p.warnings
 	if len(p.images) > 1 {
 		r.notPacked = p.notPacked
 	}
@@ -43,6 +45,7 @@ type plan struct {
 	packedFiles       []initramfs.File
 	views             map[string]*fbs.View // packed images by path
 	images            []plannedImage
+	warnings          []string
 	notPacked         []string // paths of images that are not packed
 	collisionsAllowed bool
 	restarts          bool
@@ -113,6 +116,9 @@ func (p *plan) verifyPacked(path string) {
 		p.views[path], err = fbs.Verify(file)
 	}
 	fail.On(err)
+	if text := listing.MissingSafe(p.views[path]); text != "" {
+		p.warnings = append(p.warnings, path+": "+text)
+	}
 }
 
 // steps returns the sequences of packed images that the configuration runs, in their order. It

@@ -99,6 +99,10 @@ func TestImageOnAMountedFileSystemIsReportedAsUnchecked(t *testing.T) {
 	err := run([]string{"image", "--lmrun", verifierPath, "--lminit", verifierPath, "--verifier",
 		verifierPath, "--out", filepath.Join(t.TempDir(), "image"), "--board", "qemu-virt",
 		"--config", config, edu}, &out)
+	if want := "warning: /edu.lmb: the image has no sequence safe"; !strings.Contains(out.String(),
+		want) {
+		t.Errorf("output %s, want %q", &out, want)
+	}
 	if err != nil || !strings.Contains(out.String(),
 		"/data/model.lmb is on a file system that the board mounts, so the image was not") {
 		t.Errorf("error %v; output %s, want a line about /data/model.lmb", err, &out)

@@ -281,6 +281,9 @@ func (r *request) printResult(out io.Writer) {
 			fmt.Fprintf(out, "  %-18s %9d\n", e.Name(), info.Size())
 		}
 	}
+	for _, text := range r.warnings {
+		fmt.Fprintf(out, "warning: %s\n", text)
+	}
 	for _, path := range r.notPacked {
 		fmt.Fprintf(out,
 			"%s is on a file system that the board mounts, "+

@@ -112,6 +112,7 @@ type request struct {
 	kernelArguments string   // further kernel arguments
 	out             string   // directory of the result
 	tempDir         string   // temporary directory next to out, in which the result is made
+	warnings        []string // of images
 	notPacked       []string // images of the configuration that are not packed, if others are
 }
 

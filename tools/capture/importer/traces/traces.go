@@ -111,18 +111,25 @@ func (s *Source) formatError() error {
 }
 
 // Read returns the accesses to the device, and marks, in order. The error is an *Error.
-func Read(r io.Reader, s Source) (*Trace, []Access, error) {
-	var list []Access
-	c := tally{onAccess: func(a *Access) { list = append(list, *a) }}
-	t, err := Scan(r, s, &c)
-	if err != nil {
+func Read(r io.Reader, s Source) (t *Trace, list []Access, err error) {
+	if t, err = Each(r, s, func(a *Access) { list = append(list, *a) }); err != nil {
 		return nil, nil, err
 	}
-	t.HostAccesses = c.transfers
 	return t, list, nil
 }
 
-// tally is the sink of Read and of summaries.
+// Each calls do with each access that Read returns, which is valid until do returns.
+func Each(r io.Reader, s Source, do func(a *Access)) (*Trace, error) {
+	c := tally{onAccess: do}
+	t, err := Scan(r, s, &c)
+	if err != nil {
+		return nil, err
+	}
+	t.HostAccesses = c.transfers
+	return t, nil
+}
+
+// tally is the sink of Each and of summaries.
 type tally struct {
 	onAccess                             func(a *Access) // loads, stores and marks
 	bars                                 [6]RegionSummary

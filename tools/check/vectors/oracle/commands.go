@@ -217,7 +217,8 @@ func (m *Image) isInTensor(c *Command, role uint8, orScratch bool) bool {
 		return false
 	}
 	t := &m.Tensors[c.Index-1]
-	return (t.Role == role || orScratch && t.Role == roleScratch) && isInside(c.Value, uint64(c.Amount), t.Size)
+	return (t.Role == role || orScratch && t.Role == roleScratch) &&
+		isInside(c.Value, uint64(c.Amount), t.Size)
 }
 
 // hasBusAddress reports whether a Relocate may add the bus address of a window.

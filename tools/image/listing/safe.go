@@ -1,0 +1,24 @@
+package listing
+
+import (
+	"strings"
+
+	"lightmetal/fbs"
+)
+
+// MissingSafe returns a warning if an image has no sequence "safe". The warning names a sequence
+// whose name looks like it. With such a sequence, MissingSafe returns "".
+func MissingSafe(view *fbs.View) string {
+	if view.SequenceByName("safe") >= 0 {
+		return ""
+	}
+	text := "the image has no sequence safe, so nothing stops the device after a failed run"
+	for i := range view.Sequences {
+		name := view.Name(view.Sequences[i].Name)
+		lower := strings.ToLower(name)
+		if strings.Contains(lower, "safe") || editDistance(lower, "safe") == 1 {
+			return text + "; is " + fbs.Quote(name) + " meant?"
+		}
+	}
+	return text
+}
