@@ -43,6 +43,7 @@ const (
 	Address   Kind = "address"   // a store has the bus address of the recording's host memory
 	Missing   Kind = "missing"   // a store that only one recording has
 	Carried   Kind = "carried"   // a store has a value that a register returned before
+	Returned  Kind = "returned"  // a number of the program's choice, which the device returns
 	Gone      Kind = "gone"      // one recording has loaded only ones
 	Derived   Kind = "derived"   // a store has a value that follows from what a register returned
 	Interrupt Kind = "interrupt" // a store has an address of the recording machine's controller
@@ -90,7 +91,7 @@ const unalignedMax = 100 // one of that many
 // compared in order. The error names the first lines that cannot be aligned.
 func Compare(a, b *Recording, isInput func(p Place) bool) (*Comparison, error) {
 	c := &comparer{a: a.Accesses, b: b.Accesses, isInput: isInput, found: map[Difference]int{},
-		host: pages{a: a, b: b, inB: map[uint64]uint64{}, inA: map[uint64]uint64{}},
+		host: blocks{a: a, b: b, inB: map[uint64]uint64{}, inA: map[uint64]uint64{}},
 		last: map[Place]pair{}, moves: map[Place]*Move{},
 		to: &Comparison{Differences: []Difference{}}}
 	stores, err := c.align()
@@ -155,7 +156,7 @@ type pair struct{ a, b int }
 type comparer struct {
 	a, b    []traces.Access
 	isInput func(p Place) bool
-	host    pages
+	host    blocks
 	last    map[Place]pair // for each register, the last load of both recordings
 	// Loads that belong together, and aligned stores
 	loads, stores map[Place][]Moved
@@ -327,7 +328,8 @@ func (c *Comparison) Err() error {
 			"controller; leave out the store, and what unmasks the interrupt, with --omit %s",
 			d.Place)
 	default:
-		text += ": if it is data, name it with --input"
+		text += fmt.Sprintf(": if it is data, name it with --input, or keep this one with "+
+			"--as-data %s", d.Place)
 	}
 	return traces.TraceError(d.LineA, "%s", text)
 }

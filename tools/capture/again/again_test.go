@@ -101,8 +101,8 @@ func TestRecordingsOfOtherWorkAreRefused(t *testing.T) {
 }
 
 // Each row has the transfers of two recordings whose host memory has other addresses, and what is
-// different between them. The device has the address of page 1 by a store.
-func TestTransfersOfHostMemoryAreComparedByPage(t *testing.T) {
+// different between them. The program stores the address of the memory to a register.
+func TestTransfersOfHostMemoryAreComparedByBlock(t *testing.T) {
 	recording := func(page uint64, text string) *Recording {
 		r := accesses(t, fmt.Sprintf("W 0 %x; R 4 1", page+0x40))
 		for line, one := range strings.Split(text, "; ") {
@@ -127,6 +127,9 @@ func TestTransfersOfHostMemoryAreComparedByPage(t *testing.T) {
 			"address bar0+0x0, varies bus:0x5090-0x5097"},
 		{"an input", "S 100 7; D 80 1", "S 100 8; D 80 1",
 			"address bar0+0x0, input bus:0x5100-0x5107"},
+		{"a number that the device returns", "S 40 70006; D 80 1000700000002",
+			"S 40 90006; D 80 1000900000002",
+			"address bar0+0x0, returned bus:0x5040-0x5047, returned bus:0x5080-0x5087"},
 		{"what the program stored", "S 40 7; D 80 1", "S 40 8; D 80 1",
 			"address bar0+0x0, unknown bus:0x5040-0x5047"},
 	} {

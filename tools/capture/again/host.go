@@ -30,10 +30,12 @@ type Span struct{ Bus, Size uint64 }
 
 const pageBits = 12
 
-// pages tells which pages of the host memory of two recordings are the same one.
-type pages struct {
+const blockBits = 6 // buffers for DMA begin at blocks of 64 bytes: lines of the cache
+
+// blocks tells which blocks of the host memory of two recordings are the same one.
+type blocks struct {
 	a, b     *Recording
-	inB, inA map[uint64]uint64 // number of the page in the other recording
+	inB, inA map[uint64]uint64 // number of the block in the other recording
 }
 
 // contains reports whether an address is in host memory of the recording.
@@ -57,16 +59,16 @@ func (r *Recording) contains(bus uint64) bool {
 func (r *Recording) showsHost() bool { return len(r.Transfers)+len(r.Memory) > 0 }
 
 // areOne reports whether two values are the same address in the host memory of both recordings.
-func (p *pages) areOne(a, b uint64) bool {
+func (p *blocks) areOne(a, b uint64) bool {
 	return p.a.contains(a) && (p.b.contains(b) || !p.b.showsHost() && b != 0) && p.join(a, b)
 }
 
-// join notes that two pages are the same one. It fails if one of them is the same as another.
-func (p *pages) join(a, b uint64) bool {
-	if (a^b)&(1<<pageBits-1) != 0 {
+// join notes that two blocks are the same one. It fails if one of them is the same as another.
+func (p *blocks) join(a, b uint64) bool {
+	if (a^b)&(1<<blockBits-1) != 0 {
 		return false
 	}
-	a, b = a>>pageBits, b>>pageBits
+	a, b = a>>blockBits, b>>blockBits
 	otherB, knownA := p.inB[a]
 	otherA, knownB := p.inA[b]
 	if knownA && otherB != b || knownB && otherA != a {
@@ -78,15 +80,15 @@ func (p *pages) join(a, b uint64) bool {
 
 // transferKey is what is the same in both recordings of a transfer.
 type transferKey struct {
-	write  bool
-	size   int
-	inPage uint64
+	write   bool
+	size    int
+	inBlock uint64
 }
 
 func keysOf(list []Transfer) (keys []transferKey) {
 	for i := range list {
 		t := &list[i]
-		keys = append(keys, transferKey{t.Write, len(t.Data), t.Bus & (1<<pageBits - 1)})
+		keys = append(keys, transferKey{t.Write, len(t.Data), t.Bus & (1<<blockBits - 1)})
 	}
 	return keys
 }
@@ -98,15 +100,28 @@ func (c *comparer) compareHost() error {
 	if len(a) == 0 || len(b) == 0 {
 		return nil
 	}
-	next := pair{}
+	next, stored, written := pair{}, map[[2]uint16]bool{}, map[[2]uint16]bool{}
+	var both []align.Pair
 	for _, p := range align.Common(keysOf(a), keysOf(b)) {
 		if !c.host.join(a[p.A].Bus, b[p.B].Bus) {
 			continue
 		}
-		c.to.Transfers++
-		c.compareTransfer(&a[p.A], &b[p.B])
+		both = append(both, p)
 		if next == (pair{p.A, p.B}) {
 			next = pair{p.A + 1, p.B + 1}
+		}
+		if a[p.A].Write {
+			addNumbers(written, a[p.A].Data, b[p.B].Data)
+		} else {
+			addNumbers(stored, a[p.A].Data, b[p.B].Data)
+		}
+	}
+	c.to.Transfers = len(both)
+	for _, p := range both {
+		if a[p.A].Write {
+			c.compareTransfer(&a[p.A], &b[p.B], stored)
+		} else {
+			c.compareTransfer(&a[p.A], &b[p.B], written)
 		}
 	}
 	all := len(a) + len(b)
@@ -124,9 +139,36 @@ func (c *comparer) compareHost() error {
 	return nil
 }
 
+// addNumbers adds the pairs of numbers of 2 bytes that differ.
+func addNumbers(to map[[2]uint16]bool, a, b []byte) {
+	for at := 0; at+2 <= len(a); at += 2 {
+		if n := numbersAt(a, b, at); n[0] != n[1] {
+			to[n] = true
+		}
+	}
+}
+
+func numbersAt(a, b []byte, at int) [2]uint16 {
+	return [2]uint16{binary.LittleEndian.Uint16(a[at:]), binary.LittleEndian.Uint16(b[at:])}
+}
+
+// areIn reports whether all numbers of 2 bytes that differ are known.
+func areIn(known map[[2]uint16]bool, a, b []byte) bool {
+	for at := 0; at < len(a); at += 2 {
+		if at+2 > len(a) {
+			return false
+		}
+		if n := numbersAt(a, b, at); n[0] != n[1] && !known[n] {
+			return false
+		}
+	}
+	return true
+}
+
 // compareTransfer compares words of 8 bytes, which may be addresses, or bytes if they are not
-// aligned.
-func (c *comparer) compareTransfer(a, b *Transfer) {
+// aligned. Of numbers that the program stored and the device wrote, and that differ in the same way,
+// the program has chosen others: returned has those of the other direction.
+func (c *comparer) compareTransfer(a, b *Transfer, returned map[[2]uint16]bool) {
 	for at := 0; at < len(a.Data); {
 		size := min(8-int((a.Bus+uint64(at))%8), len(a.Data)-at)
 		inA, inB := a.Data[at:at+size], b.Data[at:at+size]
@@ -140,6 +182,8 @@ func (c *comparer) compareTransfer(a, b *Transfer) {
 				d.Kind = Address
 			case c.isInput(d.Place):
 				d.Kind = Input
+			case areIn(returned, inA, inB):
+				d.Kind = Returned
 			case a.Write:
 				d.Kind = Varies
 			}

@@ -52,8 +52,11 @@ func (d *Difference) text() string {
 		return fmt.Sprintf("%s (%s): interrupt addresses", lines, count)
 	case Address:
 		return fmt.Sprintf("%s (%s): a bus address of each recording", lines, count)
+	case Returned:
+		return fmt.Sprintf("%s (%s): a number that the program chose, and the device returned",
+			lines, count)
 	case Input:
-		return fmt.Sprintf("%s (%s): data of an input", lines, count)
+		return fmt.Sprintf("%s (%s): data of an input, or of --as-data", lines, count)
 	}
 	return fmt.Sprintf("%s (%s): no reason is known", lines, count)
 }

@@ -164,11 +164,15 @@ func (o *Options) isOmitted(a *traces.Access) bool {
 	})
 }
 
-// isInput reports whether a place is inside a named input.
+// isInput reports whether a place is inside a named input, or in a range of AsData.
 func (o *Options) isInput(place again.Place) bool {
 	r := rangeOf(place)
 	last := max(r.Last, r.First+uint64(max(place.Width, 1))-1)
-	return slices.ContainsFunc(o.Inputs, func(t TensorSpec) bool {
+	kept := slices.ContainsFunc(o.AsData, func(other Range) bool {
+		return other.withDefaultBar(o.Bar) == r.Place && r.First >= other.First &&
+			r.First <= other.Last
+	})
+	return kept || slices.ContainsFunc(o.Inputs, func(t TensorSpec) bool {
 		return t.withDefaultBar(o.Bar) == r.Place && r.First >= t.Address &&
 			last < t.Address+t.Size()
 	})
