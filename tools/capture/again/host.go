@@ -166,8 +166,8 @@ func areIn(known map[[2]uint16]bool, a, b []byte) bool {
 }
 
 // compareTransfer compares words of 8 bytes, which may be addresses, or bytes if they are not
-// aligned. Of numbers that the program stored and the device wrote, and that differ in the same way,
-// the program has chosen others: returned has those of the other direction.
+// aligned. A number that the program stored and the device wrote, and that differs in the same way,
+// is one that the program has chosen: returned has the numbers of the other direction.
 func (c *comparer) compareTransfer(a, b *Transfer, returned map[[2]uint16]bool) {
 	for at := 0; at < len(a.Data); {
 		size := min(8-int((a.Bus+uint64(at))%8), len(a.Data)-at)
