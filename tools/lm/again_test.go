@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,5 +107,87 @@ func TestImportRefusesAStoreThatDiffersForNoKnownReason(t *testing.T) {
 	exit, _, errs = lm(t, "import", "--again", b, "--input", "a=bar2+0x20,uint32,1", a, "-o", image)
 	if exit != 0 {
 		t.Errorf("with --input: exit status %d, error %q; want 0", exit, errs)
+	}
+}
+
+// TestEachPlantedDifferenceIsExplainedAsWhatItIs has two recordings of an edu each, with one
+// difference, and what the image makes of it, or the error. The host memory of each recording is
+// elsewhere.
+func TestEachPlantedDifferenceIsExplainedAsWhatItIs(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, memory string, records ...string) string {
+		path := filepath.Join(folder, name)
+		list := append([]string{memory, "DEVICE 0 1234 11e8 edu", "BAR 0 0 0 0 100000",
+			"W 0 8 4 01000000"}, records...)
+		list = append(list, "W 0 8 4 02000000", "R 0 4 4 00000000")
+		text := fmt.Sprintf("LMRECORD 2\n%s\nEND %d\n", strings.Join(list, "\n"), len(list))
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name  string
+		a, b  []string
+		flags string
+		want  string // a line of --again
+		image string // the line of the listing, or of the error
+	}{
+		{"nothing", []string{"R 0 40 4 05000000"}, []string{"R 0 40 4 05000000"}, "",
+			"2 of the loads returned the same", "expect.4 bar0+0x40 == 0x5"},
+		{"a value that nothing uses", []string{"R 0 40 4 05000000"}, []string{"R 0 40 4 06000000"},
+			"", "0x5 and 0x6 (1 place): the value varies", "read.4 bar0+0x40"},
+		{"loads that differ in number", []string{"R 0 40 4 05000000"},
+			[]string{"R 0 40 4 00000000", "R 0 40 4 05000000"}, "",
+			"loaded 1 time and 2 (1 place): a wait", "poll.4 bar0+0x40 == 0x5"},
+		{"a carried load", []string{"R 0 40 4 05000000", "W 0 24 4 05000000"},
+			[]string{"R 0 40 4 06000000", "W 0 24 4 06000000"}, "",
+			"0x5 and 0x6 (1 place): what bar0+0x40 returned", "copy.4 bar0+0x24 <- carried[0:4]"},
+		{"a carried load of a queue",
+			[]string{"R 0 40 4 05000000", "R 0 40 4 07000000", "W 0 24 4 05000000"},
+			[]string{"R 0 40 4 06000000", "R 0 40 4 09000000", "W 0 24 4 06000000"}, "",
+			"0x5 and 0x6 (1 place): what bar0+0x40 returned", "copy.4 bar0+0x24 <- carried[0:4]"},
+		{"a bus address", []string{"W 0 80 8 4000000100000000"},
+			[]string{"W 0 80 8 4000000200000000"}, "",
+			"0x1000040 and 0x2000040 (1 place): a bus address of each",
+			"write.8 bar0+0x80 bus(host0)+0x40"},
+		{"an input", []string{"W 0 40 4 05000000"}, []string{"W 0 40 4 06000000"},
+			"--input=x=bar0+0x40,uint32,1", "0x5 and 0x6 (1 place): data of an input",
+			"copy.4 bar0+0x40 <- x[0:4]"},
+		{"an interrupt address", []string{"W 0 40 4 7803e0fe"}, []string{"W 0 40 4 9802e0fe"}, "",
+			"0xfee00378 and 0xfee00298 (1 place): interrupt addresses",
+			"line 6: line 6 of the other recording stores 0xfee00298 to bar0+0x40, but this one"},
+		{"an index of a ring", []string{"R 0 40 4 05000000", "W 0 24 4 06000000"},
+			[]string{"R 0 40 4 07000000", "W 0 24 4 00000000"}, "",
+			"0x6 and 0x0 (1 place): the value of bar0+0x40 +1 & 0x7, as an index of a ring",
+			"line 7: line 7 of the other recording stores 0x0 to bar0+0x24, but this one 0x6"},
+		{"none of these", []string{"W 0 40 4 05000000"}, []string{"W 0 40 4 06000000"}, "",
+			"0x5 and 0x6 (1 place): no reason is known",
+			"line 6: line 6 of the other recording stores 0x6 to bar0+0x40, but this one 0x5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := write("a.record", "MEM 1000000 1000", c.a...)
+			b := write("b.record", "MEM 2000000 1000", c.b...)
+			image := filepath.Join(folder, "x.lmb")
+			args := []string{"import", "--again", b, a, "-o", image}
+			if c.flags != "" {
+				args = append(args, c.flags)
+			}
+			exit, out, errs := lm(t, args...)
+			if !strings.Contains(out, c.want) {
+				t.Errorf("%q is missing in\n%s%s", c.want, out, errs)
+			}
+			if strings.HasPrefix(c.image, "line") {
+				if exit != 65 || !strings.Contains(errs, c.image) {
+					t.Errorf("exit status %d, want 65 and %q in %s", exit, c.image, errs)
+				}
+				return
+			}
+			_, listing, _ := lm(t, "dump", image)
+			if listing = strings.Join(strings.Fields(listing), " "); !strings.Contains(listing,
+				c.image) {
+				t.Errorf("%q is missing in %s%s", c.image, listing, errs)
+			}
+		})
 	}
 }

@@ -183,7 +183,7 @@ var fileUses = map[string]fileUse{
 			"from": noFile, "rule": noFile, "device": noFile, "region": noFile, "base": noFile,
 			"deadline": noFile, "poll": noFile, "ignore": noFile, "reached": noFile,
 			"rehearsal": readsFile, "again": readsFile, "omit": noFile, "as-data": noFile,
-			"wait":   noFile,
+			"wait": noFile, "carry": noFile,
 			"input":  noFile,
 			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},
 		defaultOut: defaultImportOutput,

@@ -117,8 +117,8 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 		"loads at PLACE become polls for the recorded value; if the next access stores some of "+
 			"its bits, as a driver does that clears an interrupt, only for these bits: "+placesHelp)
 	flags.StringArrayVar(&f.carry, "carry", nil,
-		"FROM=TO: the driver stores to register TO what it has loaded from FROM, and the image "+
-			"does so, too, instead of the recorded values (repeat the flag for more registers)")
+		"FROM=TO: register TO gets what a replay has loaded from FROM, as the driver did, instead "+
+			"of the recorded values (repeat the flag for more registers)")
 	flags.DurationVar(&f.keepPauses, "keep-pauses", 0,
 		"pauses of the program from this one on, such as 10ms, become delays (default: none)")
 	flags.StringArrayVar(&f.reached, "reached", nil,

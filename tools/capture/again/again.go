@@ -13,15 +13,24 @@ import (
 
 // Place is a register: what an access loads or stores.
 type Place struct {
-	Offset uint64 `json:"offset"` // in the BAR, in bytes
+	Offset uint64 `json:"offset"` // in the BAR, in bytes; the address in host memory
 	Bar    uint8  `json:"bar"`
 	Width  uint8  `json:"width"` // in bytes
+	// Of host memory: address of the last byte, in the recording that is imported
+	Last uint64 `json:"last,omitempty"`
 }
 
-func placeOf(a *traces.Access) Place { return Place{a.Offset, a.Bar, a.Width} }
+func placeOf(a *traces.Access) Place {
+	return Place{Offset: a.Offset, Bar: a.Bar, Width: a.Width}
+}
 
 // String returns the place as flags of lm import name it.
-func (p Place) String() string { return fmt.Sprintf("bar%d+0x%x", p.Bar, p.Offset) }
+func (p Place) String() string {
+	if p.Last != 0 {
+		return fmt.Sprintf("bus:0x%x-0x%x", p.Offset, p.Last)
+	}
+	return fmt.Sprintf("bar%d+0x%x", p.Bar, p.Offset)
+}
 
 // Kind says what a difference is.
 type Kind string
@@ -31,10 +40,12 @@ const (
 	Varies    Kind = "varies"    // a load has another value, and no store depends on it
 	Waits     Kind = "waits"     // the program loaded a register another number of times
 	Input     Kind = "input"     // a store is data of a named input
+	Address   Kind = "address"   // a store has the bus address of the recording's host memory
 	Missing   Kind = "missing"   // a store that only one recording has
 	Carried   Kind = "carried"   // a store has a value that a register returned before
+	Returned  Kind = "returned"  // a number of the program's choice, which the device returns
 	Gone      Kind = "gone"      // one recording has loaded only ones
-	Derived   Kind = "derived"   // a store has a value that follows from the last load of a register
+	Derived   Kind = "derived"   // a store has a value that follows from what a register returned
 	Interrupt Kind = "interrupt" // a store has an address of the recording machine's controller
 	Unknown   Kind = "unknown"   // a store has another value, for no reason that is known
 )
@@ -59,6 +70,7 @@ type Comparison struct {
 	Unaligned   int          `json:"unaligned"` // that only one has
 	Loads       int          `json:"loads"`     // that both have
 	Agreed      int          `json:"agreed"`    // of these, with the same value
+	Transfers   int          `json:"transfers"` // of host memory, that both have
 	Differences []Difference `json:"differences"`
 	Moves       []Move       `json:"-"` // registers that stores carry values to
 }
@@ -72,13 +84,14 @@ type Move struct {
 // unalignedMax is the share of stores that only one recording may have.
 const unalignedMax = 100 // one of that many
 
-// Compare compares recording a with another recording b of the same work. isInput reports whether a
-// store to a place of a is data of a named input.
+// Compare compares recording a with another recording b of the same work. isInput reports whether
+// all of a place of a is data of a named input.
 //
 // Stores are aligned by place, in order. Between two aligned stores, the loads of each register are
 // compared in order. The error names the first lines that cannot be aligned.
-func Compare(a, b []traces.Access, isInput func(a *traces.Access) bool) (*Comparison, error) {
-	c := &comparer{a: a, b: b, isInput: isInput, found: map[Difference]int{},
+func Compare(a, b *Recording, isInput func(p Place) bool) (*Comparison, error) {
+	c := &comparer{a: a.Accesses, b: b.Accesses, isInput: isInput, found: map[Difference]int{},
+		host: blocks{a: a, b: b, inB: map[uint64]uint64{}, inA: map[uint64]uint64{}},
 		last: map[Place]pair{}, moves: map[Place]*Move{},
 		to: &Comparison{Differences: []Difference{}}}
 	stores, err := c.align()
@@ -87,15 +100,18 @@ func Compare(a, b []traces.Access, isInput func(a *traces.Access) bool) (*Compar
 	}
 	c.loads, c.stores = c.pairLoads(stores), c.storesByPlace(stores)
 	from := pair{}
-	for _, s := range append(stores, pair{len(a), len(b)}) {
+	for _, s := range append(stores, pair{len(c.a), len(c.b)}) {
 		c.compareLoads(from, s)
 		c.addMissing(from, s)
-		if s.a < len(a) {
-			c.compareStores(&a[s.a], &b[s.b])
+		if s.a < len(c.a) {
+			c.compareStores(&c.a[s.a], &c.b[s.b])
 		}
 		from = pair{s.a + 1, s.b + 1}
 	}
-	for _, lines := range []pair{{a: onlyOnes(a)}, {b: onlyOnes(b)}} {
+	if err := c.compareHost(); err != nil {
+		return nil, err
+	}
+	for _, lines := range []pair{{a: onlyOnes(c.a)}, {b: onlyOnes(c.b)}} {
 		if lines != (pair{}) {
 			c.add(Difference{Kind: Gone}, lines.a, lines.b, 0, 0)
 		}
@@ -139,7 +155,8 @@ type pair struct{ a, b int }
 // comparer is the state of Compare.
 type comparer struct {
 	a, b    []traces.Access
-	isInput func(a *traces.Access) bool
+	isInput func(p Place) bool
+	host    blocks
 	last    map[Place]pair // for each register, the last load of both recordings
 	// Loads that belong together, and aligned stores
 	loads, stores map[Place][]Moved
@@ -260,8 +277,10 @@ func (c *comparer) compareStores(a, b *traces.Access) {
 		_, carried = move.Loads[a.Line]
 	}
 	switch {
-	case c.isInput(a):
+	case c.isInput(d.Place):
 		d.Kind = Input
+	case a.Width >= 4 && c.host.areOne(a.Value, b.Value):
+		d.Kind = Address
 	case carried:
 		d.Kind, d.Source = Carried, move.From.String()
 	case traces.IsInterruptAddress(a.Value) && traces.IsInterruptAddress(b.Value):
@@ -309,7 +328,8 @@ func (c *Comparison) Err() error {
 			"controller; leave out the store, and what unmasks the interrupt, with --omit %s",
 			d.Place)
 	default:
-		text += ": if it is data, name it with --input"
+		text += fmt.Sprintf(": if it is data, name it with --input, or keep this one with "+
+			"--as-data %s", d.Place)
 	}
 	return traces.TraceError(d.LineA, "%s", text)
 }

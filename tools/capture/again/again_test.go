@@ -1,6 +1,7 @@
 package again
 
 import (
+	"encoding/binary"
 	"fmt"
 	"regexp"
 	"strings"
@@ -12,8 +13,9 @@ import (
 
 // accesses returns accesses of 4 bytes to BAR 0: "W OFFSET VALUE" or "R OFFSET VALUE", hex numbers,
 // each on a line of its own.
-func accesses(t *testing.T, text string) (list []traces.Access) {
+func accesses(t *testing.T, text string) *Recording {
 	t.Helper()
+	var list []traces.Access
 	for line, one := range strings.Split(text, "; ") {
 		a := traces.Access{Line: line + 1, Width: 4, Op: traces.OpLoad}
 		var op string
@@ -25,7 +27,7 @@ func accesses(t *testing.T, text string) (list []traces.Access) {
 		}
 		list = append(list, a)
 	}
-	return list
+	return &Recording{Accesses: list}
 }
 
 // Each row has two recordings, and the differences between them.
@@ -49,6 +51,11 @@ func TestEveryDifferenceIsExplainedAsWhatItIs(t *testing.T) {
 			"waits bar0+0x4 2 2, varies bar0+0x4 7 9, carried bar0+0x8 5 6"},
 		{"a value of a poll", "R 4 0; R 4 5; W 8 5", "R 4 0; R 4 0; R 4 6; W 8 6",
 			"waits bar0+0x4 2 3, varies bar0+0x4 5 6, derived bar0+0x8 5 6"},
+		{"stores before the load", "W 8 5; W 8 5; R 4 5", "W 8 5; W 8 6; R 4 6",
+			"unknown bar0+0x8 5 6, varies bar0+0x4 5 6"},
+		{"a constant before a carried value", "R 4 5; W 8 0; R 4 7; W 8 7",
+			"R 4 6; W 8 0; R 4 9; W 8 9",
+			"varies bar0+0x4 5 6, carried bar0+0x8 7 9"},
 		{"an index", "R 4 5; W 8 6", "R 4 7; W 8 0", "varies bar0+0x4 5 7, derived bar0+0x8 6 0"},
 		{"a part of a value", "R 4 105; W 8 5", "R 4 207; W 8 7",
 			"varies bar0+0x4 105 207, derived bar0+0x8 5 7"},
@@ -60,7 +67,7 @@ func TestEveryDifferenceIsExplainedAsWhatItIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Compare(accesses(t, c.a), accesses(t, c.b),
-				func(a *traces.Access) bool { return a.Offset == 0x100 })
+				func(p Place) bool { return p.Offset == 0x100 })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,5 +97,62 @@ func TestRecordingsOfOtherWorkAreRefused(t *testing.T) {
 	if hal.CodeOf(err) != hal.BadImage ||
 		!strings.Contains(err.Error(), "the first at line 2 of this recording and line 2 of") {
 		t.Errorf("half of the stores go elsewhere: %v", err)
+	}
+}
+
+// Each row has the transfers of two recordings whose host memory has other addresses, and what is
+// different between them. The program stores the address of the memory to a register.
+func TestTransfersOfHostMemoryAreComparedByBlock(t *testing.T) {
+	recording := func(page uint64, text string) *Recording {
+		r := accesses(t, fmt.Sprintf("W 0 %x; R 4 1", page+0x40))
+		for line, one := range strings.Split(text, "; ") {
+			var op string
+			var at, value uint64
+			if _, err := fmt.Sscanf(one, "%s %x %x", &op, &at, &value); err != nil {
+				t.Fatalf("%q: %v", one, err)
+			}
+			if op == "P" { // a program's store of an address
+				value += page
+			}
+			r.Transfers = append(r.Transfers, Transfer{Line: 10 + line, Bus: page + at,
+				Write: op == "D", Data: binary.LittleEndian.AppendUint64(nil, value)})
+		}
+		return r
+	}
+	for _, c := range []struct{ name, a, b, want string }{
+		{"the same", "S 40 7; D 80 1", "S 40 7; D 80 1", "address bar0+0x0"},
+		{"an address", "P 40 80; D 80 1", "P 40 80; D 80 1",
+			"address bar0+0x0, address bus:0x5040-0x5047"},
+		{"what the device wrote", "S 40 7; D 80 1; D 90 5", "S 40 7; D 80 1; D 90 6",
+			"address bar0+0x0, varies bus:0x5090-0x5097"},
+		{"an input", "S 100 7; D 80 1", "S 100 8; D 80 1",
+			"address bar0+0x0, input bus:0x5100-0x5107"},
+		{"a number that the device returns", "S 40 70006; D 80 1000700000002",
+			"S 40 90006; D 80 1000900000002",
+			"address bar0+0x0, returned bus:0x5040-0x5047, returned bus:0x5080-0x5087"},
+		{"what the program stored", "S 40 7; D 80 1", "S 40 8; D 80 1",
+			"address bar0+0x0, unknown bus:0x5040-0x5047"},
+	} {
+		got, err := Compare(recording(0x5000, c.a), recording(0x9000, c.b),
+			func(p Place) bool { return p.Offset == 0x5100 })
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var list []string
+		for _, d := range got.Differences {
+			list = append(list, fmt.Sprintf("%s %v", d.Kind, d.Place))
+		}
+		if text := strings.Join(list, ", "); text != c.want {
+			t.Errorf("%s: differences %q, want %q", c.name, text, c.want)
+		}
+		if err := got.Err(); (err != nil) != strings.Contains(c.want, "unknown") {
+			t.Errorf("%s: the error is %v", c.name, err)
+		}
+	}
+	_, err := Compare(recording(0x5000, "S 40 7; D 80 1"), recording(0x9000, "S 48 7; D 80 1"),
+		func(Place) bool { return false })
+	if err == nil || !strings.Contains(err.Error(), "line 10: 2 of 4 transfers of host memory") {
+		t.Errorf("transfers elsewhere: %v", err)
 	}
 }

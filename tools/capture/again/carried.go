@@ -177,14 +177,14 @@ func (c *comparer) moveTo(to Place) *Move {
 		}
 		stores := c.stores[to]
 		sources, last, ok := Sources(loads, stores)
-		if !ok {
+		if !ok || !explains(stores, sources) {
 			stores = differing
 			sources, last, ok = Sources(loads, stores)
 		}
-		if !ok || slices.Contains(sources, -1) && len(stores) == len(differing) {
+		if !ok || !explains(stores, sources) {
 			continue
 		}
-		at := loads[sources[len(sources)-1]].At
+		at := loads[slices.Max(sources)].At
 		if c.moves[to] != nil && (bestLast && !last || bestLast == last && at <= latest) {
 			continue
 		}
@@ -195,6 +195,16 @@ func (c *comparer) moveTo(to Place) *Move {
 		c.to.Moves = append(c.to.Moves, *m)
 	}
 	return c.moves[to]
+}
+
+// explains reports whether each store that differs has a load.
+func explains(stores []Moved, sources []int) bool {
+	for i, m := range stores {
+		if m.A != m.B && sources[i] < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *comparer) linesOfMoves(loads, stores []Moved, sources []int) map[int]int {

@@ -12,6 +12,9 @@ func (c *Comparison) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "again     %s and %s in both recordings; %d of the loads returned the same",
 		english.Count(c.Stores, "store"), english.Count(c.Loads, "load"), c.Agreed)
+	if c.Transfers > 0 {
+		fmt.Fprintf(&b, "; %s of host memory", english.Count(c.Transfers, "transfer"))
+	}
 	if c.Unaligned > 0 {
 		fmt.Fprintf(&b, "; %s in one only", english.Count(c.Unaligned, "store"))
 	}
@@ -47,8 +50,13 @@ func (d *Difference) text() string {
 		return fmt.Sprintf("%s (%s): the value of %s%s", lines, count, d.Source, d.How)
 	case Interrupt:
 		return fmt.Sprintf("%s (%s): interrupt addresses", lines, count)
+	case Address:
+		return fmt.Sprintf("%s (%s): a bus address of each recording", lines, count)
+	case Returned:
+		return fmt.Sprintf("%s (%s): a number that the program chose, and the device returned",
+			lines, count)
 	case Input:
-		return fmt.Sprintf("%s (%s): data of an input", lines, count)
+		return fmt.Sprintf("%s (%s): data of an input, or of --as-data", lines, count)
 	}
 	return fmt.Sprintf("%s (%s): no reason is known", lines, count)
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"lightmetal/boards"
 	"lightmetal/tools/capture/again"
 	"lightmetal/tools/capture/importer/traces"
 )
@@ -13,7 +14,7 @@ import (
 type Repetitions struct {
 	options     *Options
 	trace       *traces.Trace
-	accesses    []traces.Access
+	recording   *again.Recording
 	comparisons []*again.Comparison
 }
 
@@ -23,7 +24,7 @@ func (o *Options) ReadRepeated(trace io.Reader) (*Repetitions, error) {
 		return nil, traces.UsageError("--again compares whole recordings; leave out --part and " +
 			"--frame")
 	}
-	t, list, err := traces.Read(trace, o.traceSource())
+	t, recording, err := o.readWhole(trace)
 	if err != nil {
 		return nil, err
 	}
@@ -31,13 +32,17 @@ func (o *Options) ReadRepeated(trace io.Reader) (*Repetitions, error) {
 		return nil, traces.UsageError("--again does not follow TLB windows, which %s has",
 			t.Board.Name)
 	}
-	return &Repetitions{options: o, trace: t, accesses: o.withoutOmitted(list)}, nil
+	for _, h := range o.Host {
+		recording.Memory = append(recording.Memory, again.Span{Bus: h.Bus,
+			Size: uint64(len(h.Data))})
+	}
+	return &Repetitions{options: o, trace: t, recording: recording}, nil
 }
 
 // Compare compares the trace with another one. The error is an *Error, of the first store that
 // differs for a reason that no image can repeat; then the comparison is returned, too.
 func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
-	t, list, err := traces.Read(other, r.options.traceSource())
+	t, recording, err := r.options.readWhole(other)
 	if err != nil {
 		return nil, err
 	}
@@ -45,12 +50,51 @@ func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
 		return nil, traces.TraceError(0, "the device is %04x:%04x, but that of this trace is "+
 			"%04x:%04x", t.Vendor, t.Device, r.trace.Vendor, r.trace.Device)
 	}
-	c, err := again.Compare(r.accesses, r.options.withoutOmitted(list), r.options.isInputStore)
+	c, err := again.Compare(r.recording, recording, r.options.isInput)
 	if err != nil {
 		return nil, err
 	}
 	r.comparisons = append(r.comparisons, c)
 	return c, c.Err()
+}
+
+// wholeReader collects all accesses of a trace, also those of the device to host memory.
+type wholeReader struct {
+	options   *Options
+	recording again.Recording
+}
+
+func (o *Options) readWhole(trace io.Reader) (*traces.Trace, *again.Recording, error) {
+	w := wholeReader{options: o}
+	t, err := traces.Scan(trace, o.traceSource(), &w)
+	return t, &w.recording, err
+}
+
+func (w *wholeReader) Start(*boards.Board) {}
+
+func (w *wholeReader) Access(a *traces.Access) error {
+	switch {
+	case a.Op == traces.OpRejected || a.Op == traces.OpLost:
+		return traces.TraceError(a.Line, "%s", a.Name)
+	case a.Op != traces.OpInterrupt && !w.options.isOmitted(a):
+		w.recording.Accesses = append(w.recording.Accesses, *a)
+	}
+	return nil
+}
+
+func (w *wholeReader) Block(a *traces.Access, data []byte) error {
+	return traces.EachAccess(a, data, w.Access)
+}
+
+func (w *wholeReader) Device(line int, _ int64, write bool, bus uint64, data []byte) error {
+	w.recording.Transfers = append(w.recording.Transfers,
+		again.Transfer{Line: line, Bus: bus, Write: write, Data: slices.Clone(data)})
+	return nil
+}
+
+func (w *wholeReader) Memory(_ int, bus, size uint64) error {
+	w.recording.Memory = append(w.recording.Memory, again.Span{Bus: bus, Size: size})
+	return nil
 }
 
 // Apply sets the options that carry values, that leave out comparisons of registers whose values
@@ -89,6 +133,9 @@ func (r *Repetitions) Apply() []*again.Comparison {
 }
 
 func rangeOf(p again.Place) Range {
+	if p.Last != 0 {
+		return Range{Place: Place{Bus: true}, First: p.Offset, Last: p.Last}
+	}
 	return Range{Place: Place{HasBar: true, Bar: p.Bar}, First: p.Offset, Last: p.Offset}
 }
 
@@ -109,21 +156,24 @@ func (o *Options) addCarry(m again.Move) Range {
 	return c.From
 }
 
-// withoutOmitted returns the accesses outside the ranges of Omit.
-func (o *Options) withoutOmitted(list []traces.Access) []traces.Access {
-	return slices.DeleteFunc(list, func(a traces.Access) bool {
-		return slices.ContainsFunc(o.Omit, func(r Range) bool {
-			p := r.Place.withDefaultBar(o.Bar)
-			return p.HasBar && p.Bar == a.Bar && a.Offset >= r.First && a.Offset <= r.Last
-		})
+// isOmitted reports whether an access is in a range of Omit.
+func (o *Options) isOmitted(a *traces.Access) bool {
+	return slices.ContainsFunc(o.Omit, func(r Range) bool {
+		p := r.Place.withDefaultBar(o.Bar)
+		return p.HasBar && p.Bar == a.Bar && a.Offset >= r.First && a.Offset <= r.Last
 	})
 }
 
-// isInputStore reports whether a store is inside a named input of a BAR.
-func (o *Options) isInputStore(a *traces.Access) bool {
-	return slices.ContainsFunc(o.Inputs, func(t TensorSpec) bool {
-		p := t.Place.withDefaultBar(o.Bar)
-		return p.HasBar && p.Bar == a.Bar && a.Offset >= t.Address &&
-			a.Offset+uint64(a.Width) <= t.Address+t.Size()
+// isInput reports whether a place is inside a named input, or in a range of AsData.
+func (o *Options) isInput(place again.Place) bool {
+	r := rangeOf(place)
+	last := max(r.Last, r.First+uint64(max(place.Width, 1))-1)
+	kept := slices.ContainsFunc(o.AsData, func(other Range) bool {
+		return other.withDefaultBar(o.Bar) == r.Place && r.First >= other.First &&
+			r.First <= other.Last
+	})
+	return kept || slices.ContainsFunc(o.Inputs, func(t TensorSpec) bool {
+		return t.withDefaultBar(o.Bar) == r.Place && r.First >= t.Address &&
+			last < t.Address+t.Size()
 	})
 }

@@ -230,7 +230,9 @@ func moved(list []carriedAccess) (out []again.Moved) {
 	return out
 }
 
-func (a *carriedAccess) moved() again.Moved { return again.Moved{At: a.line, A: a.value, B: a.value} }
+func (a *carriedAccess) moved() again.Moved {
+	return again.Moved{At: a.line, A: a.value, B: a.value}
+}
 
 // notEqual returns the error for the first store whose value no load returned.
 func (c *carrier) notEqual(o *Carry) error {

@@ -23,8 +23,8 @@ const (
 	jobClear  = 0x64 // clears bits of jobStatus
 )
 
-// flushDevice is a jobDevice whose jobs need a number from flushID. Like a GPU, it does not finish a
-// job whose number it never returned, or has used twice.
+// flushDevice is a jobDevice whose jobs need a number from flushID. Like a GPU, it does not finish
+// a job whose number it never returned, or has used twice.
 type flushDevice struct {
 	jobDevice
 	count, number uint64

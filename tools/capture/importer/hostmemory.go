@@ -214,10 +214,14 @@ func (l *lifter) flushDeviceWrites(time int64) {
 	for _, c := range l.host.pendingChanges {
 		h, word := &l.hostSpaces[c.host], c.offset&^3
 		value := h.pages.Bytes(word, 4)
+		mask := h.knownMask(word, value) & l.comparedMask(h.bus+word)
+		if mask == 0 {
+			continue
+		}
 		l.steps.appendStep(step{
 			op: stepPoll, width: 4, count: 1, line: uint32(l.host.pendingLine), time: time,
 			value:      traces.Little(value),
-			operand:    l.maskIndex(h.knownMask(word, value)),
+			operand:    l.maskIndex(mask),
 			durationUs: l.deadlineUs(time - l.host.pendingSince), window: h.window,
 			offset: uint32(word), target: -1,
 			flags: flagMemory,
@@ -227,6 +231,20 @@ func (l *lifter) flushDeviceWrites(time int64) {
 	for _, s := range mergeStores(wrote) {
 		l.compareHost(s, time)
 	}
+}
+
+// comparedMask returns a mask with ones for the bytes of a 4-byte word that Options.Ignore does not
+// name.
+func (l *lifter) comparedMask(bus uint64) (mask uint64) {
+	for k := range uint64(4) {
+		ignored := slices.ContainsFunc(l.options.Ignore, func(r Range) bool {
+			return r.Bus && bus+k >= r.First && bus+k <= r.Last
+		})
+		if !ignored {
+			mask |= 0xff << (8 * k)
+		}
+	}
+	return mask
 }
 
 // knownMask returns a mask with ones for the known bytes of a 4-byte word that has a value.

@@ -60,11 +60,8 @@ func (f *interruptFinder) checkSteps() {
 // warnPartlyOmitted warns about the first interrupt of which some stores are left out, others not.
 // Those that are still rejected need no warning.
 func (f *interruptFinder) warnPartlyOmitted(all []interruptStore) {
-	kept := func(o interruptStore) bool {
-		return slices.ContainsFunc(f.stores, func(s interruptStore) bool { return s.line == o.line })
-	}
 	for _, o := range all {
-		if kept(o) {
+		if slices.ContainsFunc(f.stores, o.isSame) {
 			continue
 		}
 		for i := range f.steps.count {
@@ -73,14 +70,16 @@ func (f *interruptFinder) warnPartlyOmitted(all []interruptStore) {
 				continue
 			}
 			if in, _ := f.isInRanges(s, o.ranges); in {
-				f.result.addWarning(int(s.line), "--omit leaves out line %d, but not this store to "+
-					"%s, which belongs to the same interrupt: leave out all of %s", o.line,
+				f.result.addWarning(int(s.line), "--omit leaves out line %d, but not this store "+
+					"to %s, which belongs to the same interrupt: leave out all of %s", o.line,
 					f.placeText(s), rangesText([]interruptStore{o}))
 				return
 			}
 		}
 	}
 }
+
+func (s interruptStore) isSame(other interruptStore) bool { return s.line == other.line }
 
 func (f *interruptFinder) omit(s *step, out *stepList) error {
 	if !s.accessesDevice() {

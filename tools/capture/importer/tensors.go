@@ -271,7 +271,7 @@ func (p *program) isInRanges(s *step, ranges []Range) (in, all bool) {
 // warnUnmatched warns about ranges that contain no access.
 func (p *program) warnUnmatched(flag, access string, ranges []Range) (out passResult) {
 	for _, r := range ranges {
-		if !p.matchedRanges[r] {
+		if !p.matchedRanges[r] && !(r.Bus && flag == "--as-data") { // only --again needs these
 			out.addWarning(0, "%s %s0x%x-0x%x has no effect: no %s is in this range", flag,
 				r.Place, r.First, r.Last, access)
 		}

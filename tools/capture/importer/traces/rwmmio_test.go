@@ -63,13 +63,12 @@ func TestRwmmioWithSeveralBARs(t *testing.T) {
 	}
 	same := []Region{o.Regions[0], {Base: o.Regions[0].Base, Bar: 2}}
 	twice := []Region{o.Regions[1], {Base: 0xffff_9000_0000_0000, Bar: 2}}
-	for name, bad := range map[string]Source{
-		"of known sizes": {From: FromRwmmio, Board: &board, Regions: o.Regions},
-		"at one address": {From: FromRwmmio, Board: &board, BarSizesAreLimits: true, Regions: same},
-		"of one BAR":     {From: FromRwmmio, Board: &board, BarSizesAreLimits: true, Regions: twice},
+	for name, bad := range map[string][]Region{
+		"of known sizes": o.Regions, "at one address": same, "of one BAR": twice,
 	} {
-		_, _, err := Read(strings.NewReader(line+"0008\n"), bad)
-		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "overlap or name the same") {
+		o.Regions, o.BarSizesAreLimits = bad, name != "of known sizes"
+		_, _, err := Read(strings.NewReader(line+"0008\n"), o)
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "overlap or name") {
 			t.Errorf("bases %s: %v; want them refused", name, err)
 		}
 	}
