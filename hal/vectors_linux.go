@@ -1,7 +1,7 @@
 package hal
 
-// A device that is told to use an interrupt vector may reject that unless the vector is enabled.
-// Nothing handles the interrupts: programs of images load registers.
+// A command for an interrupt vector that is not enabled may fail, for example in an NVMe controller.
+// Nothing handles the interrupts: images load registers.
 
 import (
 	"lightmetal/fbs"

@@ -29,7 +29,8 @@ type Place struct {
 // and value has no bits above width. A store to several tiles (multicast) is one call of Store
 // for each tile.
 //
-// A Model may also implement Clocked, Halter, Explainer, Interrupter, VectorUser, BusMaster and Registers.
+// A Model may also implement Clocked, Halter, Explainer, Interrupter, VectorUser, BusMaster and
+// Registers.
 type Model interface {
 	// Load returns the value at a place.
 	Load(at Place, width uint8) (uint64, hal.Code)

@@ -260,16 +260,7 @@ func (i *imageInfo) String() string {
 		line("verdict", "%s", i.Origin.Verdict)
 	}
 	for _, t := range i.Devices {
-		text := t.Vendor + ":" + t.Device
-		if t.Subsystem != "" {
-			text += ", subsystem " + t.Subsystem
-		}
-		vectors := ""
-		if n := max(t.MSIVectors, t.MSIXVectors); n != 0 {
-			vectors = fmt.Sprintf(", interrupt vectors: %d of MSI%s", n,
-				strings.Repeat("-X", min(1, int(t.MSIXVectors))))
-		}
-		line("device", "%s, PCI %s%s%s", t.Board, text, barText(t.Bars), vectors)
+		line("device", "%s", t)
 	}
 	for _, r := range i.Rules {
 		line("rule", "%s", r)
@@ -294,6 +285,21 @@ func (i *imageInfo) String() string {
 			lmb.WaitText(s.WaitUs), lmb.WaitText(s.LongestUs))
 	}
 	return b.String()
+}
+
+func (d deviceInfo) String() string {
+	text := d.Board + ", PCI " + d.Vendor + ":" + d.Device
+	if d.Subsystem != "" {
+		text += ", subsystem " + d.Subsystem
+	}
+	text += barText(d.Bars)
+	if d.MSIVectors != 0 {
+		text += fmt.Sprintf(", needs %d MSI vectors", d.MSIVectors)
+	}
+	if d.MSIXVectors != 0 {
+		text += fmt.Sprintf(", needs %d MSI-X vectors", d.MSIXVectors)
+	}
+	return text
 }
 
 func (w windowInfo) String() string {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
 )
 
 // withMSIX returns a recording of edu whose configuration space has an MSI-X capability behind
@@ -14,6 +16,22 @@ func withMSIX(list ...string) string {
 	return recordText(append([]string{"DEVICE 0 1234 11e8 file", "BAR 0 0 0 0 100000",
 		"CR 0 34 1 40", "CR 0 40 4 05500000", "CR 0 50 4 11000200", "CR 0 54 4 40000000",
 		"CW 0 6 2 ffff"}, list...))
+}
+
+func TestEnabledVectorsAreDeclared(t *testing.T) {
+	o := Options{From: FromRecord, Board: &boards.Edu}
+	for store, want := range map[string]lmb.Device{
+		"CW 0 52 2 0280": {Interrupts: gen.InterruptKindMsix, Vectors: 3}, // and cleared below
+		"CW 0 42 2 3100": {Interrupts: gen.InterruptKindMsi, Vectors: 8},
+		"CW 0 42 2 3000": {},
+		"CW 0 52 2 0240": {},
+	} {
+		image, _ := mustImport(t, withMSIX(store, "CW 0 52 2 0200", "W 0 0 4 01000000"), o)
+		if d := image.Devices[0]; d.Interrupts != want.Interrupts || d.Vectors != want.Vectors {
+			t.Errorf("%s: %d vectors of kind %d, want %d of kind %d", store, d.Vectors,
+				d.Interrupts, want.Vectors, want.Interrupts)
+		}
+	}
 }
 
 func TestStoresToTheMSIXTableOfTheCapabilityAreRejected(t *testing.T) {

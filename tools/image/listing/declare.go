@@ -131,7 +131,8 @@ func deviceOptions(t *lmb.Device) []option {
 	}
 	for kind := gen.InterruptKindMsi; kind <= gen.InterruptKindMsix; kind++ {
 		read := func(p *parser) {
-			t.Interrupts, t.Vectors = kind, uint16(p.numberUpTo("interrupt vectors", fbs.VectorsMax))
+			t.Interrupts = kind
+			t.Vectors = uint16(p.numberUpTo("interrupt vectors", fbs.VectorsMax))
 		}
 		list = append(list, option{interruptWords[kind], read, fmt.Sprint(t.Vectors),
 			t.Interrupts == kind})
