@@ -239,7 +239,7 @@ func (p *pointImage) verifyPoint(t *testing.T, target fbs.TileRoute, address, si
 // and by all coordinates of a tile. A window must be rejected if it may contain a byte of the PCIe
 // controller, or of a range through which the controller is accessible.
 func TestNoPointReachesThePCIeController(t *testing.T) {
-	rounds := effort.Cases(4_000, 40_000, 400_000)
+	rounds := effort.Cases(1_000, 40_000, 400_000)
 	for i := range chipModels {
 		c := &chipModels[i]
 		t.Run(c.board.Name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/image/lmb"
 )
@@ -239,6 +240,7 @@ func TestCommandsHaveTheSameLayoutInMemoryAndInAFile(t *testing.T) {
 // TestHiddenCharactersAreThoseOfUnicode compares IsHidden with the tables of package unicode, which
 // also say that all other letters, digits and signs may be in names.
 func TestHiddenCharactersAreThoseOfUnicode(t *testing.T) {
+	effort.SkipShort(t)
 	ranges := 0
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		got := fbs.IsHidden(r)

@@ -46,6 +46,7 @@ const (
 	WindowsMax    = 1 << 12
 	WindowSizeMax = 1 << 32 // bytes of one window, because Command.Offset has 32 bits
 	DevicesMax    = 8
+	VectorsMax    = 2048 // of one device
 	RulesMax      = 256
 	RingsMax      = 0 // no command moves a ring yet
 	TensorsMax    = 1 << 12

@@ -58,7 +58,7 @@ func randomImage(r *rand.Rand) *lmb.Image {
 // oracle must reject the same command or sequence, or accept the image and compute the same longest
 // times.
 func TestFastAndSlowVerifierAgree(t *testing.T) {
-	rounds := effort.Cases(4_000, 40_000, 400_000)
+	rounds := effort.Cases(1_000, 40_000, 400_000)
 	m := &mutate.Mutator{Rand: rand.New(rand.NewPCG(7, 11))}
 	accepted := 0
 	for round := range rounds / 20 {
@@ -113,7 +113,7 @@ func TestFastAndSlowVerifierAgreeOnNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(3, 5))
-	accepted, rounds := 0, 20_000
+	accepted, rounds := 0, effort.Cases(2_000, 20_000, 20_000)
 	name := view.NameBytes(view.Tensors[0].Name)
 	for range rounds {
 		copy(name, image.Tensors[0].Name)

@@ -14,6 +14,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -21,6 +22,7 @@ import (
 // size of the file and 64 KiB. The image has one or the maximum number of sequences and tensors,
 // which all share a name of 255 bytes.
 func TestMemoryOfVerifyIsLimitedByTheFileSize(t *testing.T) {
+	effort.SkipShort(t)
 	for name, n := range map[string]int{"few": 1, "many": fbs.SequencesMax} {
 		t.Run(name, func(t *testing.T) {
 			file := imageWithSharedName(t, n)

@@ -119,10 +119,24 @@ func (t *tableChecker) checkDevice(index int) (problem string) {
 	if d.Reserved != 0 {
 		return reservedProblem
 	}
-	if d.Vectors != 0 || d.Interrupts != gen.InterruptKindInvalid {
-		return "interrupt vectors must be 0: this version enables none"
+	if problem := d.checkVectors(); problem != "" {
+		return problem
 	}
 	return t.checkName(d.Board)
+}
+
+func (d *DeviceInfo) checkVectors() (problem string) {
+	most := [...]uint16{gen.InterruptKindInvalid: 0, gen.InterruptKindMsi: 32,
+		gen.InterruptKindMsix: VectorsMax}
+	if int(d.Interrupts) >= len(most) {
+		return Text("unknown kind %d of interrupts", uint64(d.Interrupts))
+	}
+	n, isMSI := d.Vectors, d.Interrupts == gen.InterruptKindMsi
+	if n > most[d.Interrupts] || (n == 0) != (most[d.Interrupts] == 0) || isMSI && n&(n-1) != 0 {
+		return Text("%d interrupt vectors of kind %d; MSI (1) has 1, 2, 4, 8, 16 or 32, MSI-X (2) "+
+			"1 to 2048", uint64(n), uint64(d.Interrupts))
+	}
+	return ""
 }
 
 func (t *tableChecker) checkRule(index int) (problem string) {
@@ -366,8 +380,8 @@ func (t *Tensor) describeInvalidShape() string {
 	for _, n := range t.Shape() {
 		text = AppendText(text, " %d", uint64(n))
 	}
-	return string(text) + "; dims must be at most 8, the first dims numbers above 0, the others 0, " +
-		"and the size at most 64 TiB"
+	return string(text) + "; dims must be at most 8, the first dims numbers above 0, " +
+		"the others 0, and the size at most 64 TiB"
 }
 
 // sizeFromShape returns bytes, or 0 if the shape is invalid or the size is larger than DataSizeMax.

@@ -32,7 +32,7 @@ func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
 	return buffer
 }
 
-// ImageID formats Preamble.Checksum as all programs print it. It identifies the content of an image.
+// ImageID formats Preamble.Checksum, which identifies an image, as all programs print it.
 func ImageID(checksum uint32) string {
 	return "0x" + strconv.FormatUint(1<<32|uint64(checksum), 16)[1:] // 8 digits
 }

@@ -44,6 +44,7 @@ type backend interface {
 	mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
 	// mapForPeer is AssignBusAddress for an owner with the same backend.
 	mapForPeer(a *Aperture, owner *device) error
+	enableVectors(kind gen.InterruptKind, count uint64) error
 }
 
 // fault begins the reason with the device's name.

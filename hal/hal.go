@@ -25,7 +25,10 @@
 // walk_generic.go defines in Go what each command does; tests compare the two.
 package hal
 
-import "lightmetal/fbs"
+import (
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
 
 // Identity describes an opened device.
 type Identity struct {
@@ -77,6 +80,10 @@ type Device interface {
 	// host memory, unless a kernel driver keeps it on. A sealed program calls it instead of Close,
 	// which its system call filter forbids.
 	SetBusMaster(on bool) error
+
+	// EnableVectors enables interrupt vectors until Close. Nothing handles them. It is called after
+	// the last Map.
+	EnableVectors(kind gen.InterruptKind, count uint16) error
 
 	// Alive reports whether the device answers: its configuration space is not all ones, memory
 	// decoding is on, and the BARs have the same addresses as when it was acquired. It is called

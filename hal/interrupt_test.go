@@ -16,7 +16,7 @@ import (
 // and alignments.
 func forEachTransfer(f func(c fbs.Command)) {
 	// Odd, so that bulk copies have every alignment.
-	step := uint64(effort.Cases(111, 23, 11))
+	step := uint64(effort.Cases(311, 23, 11))
 	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut,
 		gen.OpcodeCompare} {
 		for _, mode := range accessModes {

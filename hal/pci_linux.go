@@ -26,6 +26,7 @@ const (
 	capabilityControl = 2       // PCI_MSI_FLAGS, PCI_MSIX_FLAGS: 2 bytes
 	msiEnable         = 1 << 0  // PCI_MSI_FLAGS_ENABLE
 	msixEnable        = 1 << 15 // PCI_MSIX_FLAGS_ENABLE
+	msixMaskAll       = 1 << 14 // PCI_MSIX_FLAGS_MASKALL
 
 	barIOBit       = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports
 	barTypeMask    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits

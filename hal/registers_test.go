@@ -1,6 +1,7 @@
 package hal
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -56,6 +57,80 @@ func TestInterruptsAreOffUntilClose(t *testing.T) {
 			}
 		})
 	}
+}
+
+// expectFault fails unless err has the code and contains the text.
+func expectFault(t *testing.T, err error, code Code, text string) {
+	t.Helper()
+	if CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), text) {
+		t.Errorf("error %v, want code %v and %q", err, code, text)
+	}
+}
+
+func TestVectorsAreEnabledUntilClose(t *testing.T) {
+	const control = 0x50 + capabilityControl
+	installFakeKernel(t)
+	f := addEdu(t)
+	f.addCapability(0x40, 1, 0x50)
+	f.addCapability(0x50, capabilityMSIX, 0)
+	f.patch("config", control, 3, 0) // 4 vectors
+	d := f.open()
+	expectFault(t, d.EnableVectors(gen.InterruptKindMsi, 1), NoDevice, "vfio:")
+	expectFault(t, d.EnableVectors(gen.InterruptKindMsix, 5), WrongDevice,
+		"has 4 interrupt vectors of the kind that the image declares, but the image needs 5")
+	if err := d.EnableVectors(gen.InterruptKindMsix, 4); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.register(control); got != 0xc003 {
+		t.Errorf("message control is %#x, want MSI-X enabled and masked, 0xc003", got)
+	}
+	d.Close()
+	if got := f.register(control); got != 3 {
+		t.Errorf("after Close, message control is %#x, want 3", got)
+	}
+}
+
+func TestFunctionWithoutMSIXHasNoVectors(t *testing.T) {
+	installFakeKernel(t)
+	d := addEdu(t).open()
+	expectFault(t, d.EnableVectors(gen.InterruptKindMsix, 1), WrongDevice, "has 0 interrupt")
+	d.Close()
+}
+
+func TestVectorsThatCannotBeWrittenAreAFault(t *testing.T) {
+	k := installFakeKernel(t)
+	f := addEdu(t)
+	f.addCapability(0x40, capabilityMSIX, 0)
+	d := f.open()
+	k.Fail("pwrite", unix.EPERM)
+	expectFault(t, d.EnableVectors(gen.InterruptKindMsix, 1), Denied, "run as root")
+	k.Failures = nil
+	d.Close()
+}
+
+func TestVFIOEnablesVectors(t *testing.T) {
+	k := installFakeKernel(t)
+	f := addEdu(t)
+	k.BindToVFIO(f.Function, "7")
+	f.Vectors = [3]uint32{1, 2, 9}
+	d := f.openVFIO()
+	for kind, most := range map[gen.InterruptKind]uint16{
+		gen.InterruptKindMsi: 2, gen.InterruptKindMsix: 9} {
+		expectFault(t, d.EnableVectors(kind, most+1), WrongDevice, "interrupt vectors")
+		if err := d.EnableVectors(kind, most); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.EnabledVectors[kind]; got != uint32(most) {
+			t.Errorf("%d vectors of kind %d are enabled, want %d", got, kind, most)
+		}
+	}
+	f.KernelVectors = 3
+	expectFault(t, d.EnableVectors(gen.InterruptKindMsix, 4), NoDevice, "the kernel has only 3")
+	for _, call := range []string{"ioctl 3b6e", "ioctl 3b6d"} {
+		k.Fail(call, unix.EIO)
+		expectFault(t, d.EnableVectors(gen.InterruptKindMsi, 1), NoDevice, "VFIO_DEVICE_")
+	}
+	d.Close()
 }
 
 // The list of capabilities is data of the device, which may be broken.

@@ -17,6 +17,11 @@ import (
 	"lightmetal/tools/check/fakekernel"
 )
 
+func TestDriverKeepsInterruptVectors(t *testing.T) {
+	d := installFakeTT(t, &boards.Wormhole).openTT()
+	expectFault(t, d.EnableVectors(gen.InterruptKindMsix, 1), NoDevice, "its driver keeps")
+}
+
 func TestOpenTTReportsTheIdentityAndMapsWindows(t *testing.T) {
 	k := installFakeTT(t, &boards.Wormhole)
 	d := k.openTT()

@@ -4,7 +4,11 @@ package hal
 
 //lint:file-ignore U1000 the structs have all fields of C
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"lightmetal/fbs"
+)
 
 // Each comment begins with the name in linux/vfio.h.
 const (
@@ -13,6 +17,8 @@ const (
 	vfioGroupSetContainer   = 0x3b68 // VFIO_GROUP_SET_CONTAINER: add a group to a container
 	vfioGroupGetDeviceFD    = 0x3b6a // VFIO_GROUP_GET_DEVICE_FD: open a PCI function of a group
 	vfioDeviceGetRegionInfo = 0x3b6c // VFIO_DEVICE_GET_REGION_INFO: query a BAR's size and offset
+	vfioDeviceGetIRQInfo    = 0x3b6d // VFIO_DEVICE_GET_IRQ_INFO: query the number of vectors
+	vfioDeviceSetIRQs       = 0x3b6e // VFIO_DEVICE_SET_IRQS: enable vectors
 	vfioIOMMUMapDMA         = 0x3b71 // VFIO_IOMMU_MAP_DMA: map memory at a bus address
 	vfioIOMMUUnmapDMA       = 0x3b72 // VFIO_IOMMU_UNMAP_DMA: remove such a mapping
 
@@ -20,6 +26,11 @@ const (
 	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: region of configuration space
 	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE: only VFIO uses the group for DMA
 	vfioRegionFlagMMap    = 1 << 2 // VFIO_REGION_INFO_FLAG_MMAP: mmap can map the region
+	vfioMSIIndex          = 1      // VFIO_PCI_MSI_IRQ_INDEX
+	vfioMSIXIndex         = 2      // VFIO_PCI_MSIX_IRQ_INDEX
+	vfioIRQSetEventFD     = 1 << 2 // VFIO_IRQ_SET_DATA_EVENTFD: a file descriptor for each vector
+	vfioIRQSetTrigger     = 1 << 5 // VFIO_IRQ_SET_ACTION_TRIGGER
+	vfioIRQSetSize        = 20     // size of struct vfio_irq_set without eventFDs
 	vfioDMAFlagRead       = 1 << 0 // VFIO_DMA_MAP_FLAG_READ: the device may read the memory
 	vfioDMAFlagWrite      = 1 << 1 // VFIO_DMA_MAP_FLAG_WRITE: the device may write the memory
 )
@@ -31,6 +42,15 @@ type vfioGroupStatus struct{ argsz, flags uint32 }
 type vfioRegionInfo struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
+}
+
+// struct vfio_irq_info. count: number of vectors of the index
+type vfioIRQInfo struct{ argsz, flags, index, count uint32 }
+
+// struct vfio_irq_set. eventFDs: -1 for a vector without a handler
+type vfioIRQSet struct {
+	argsz, flags, index, start, count uint32
+	eventFDs                          [fbs.VectorsMax]int32
 }
 
 // struct vfio_iommu_type1_dma_map. vaddr: address in this process; iova: bus address.
@@ -52,6 +72,8 @@ var (
 	_ [8]byte  = [unsafe.Sizeof(vfioGroupStatus{})]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioRegionInfo{})]byte{}
 	_ [24]byte = [unsafe.Offsetof(vfioRegionInfo{}.offset)]byte{}
+	_ [16]byte = [unsafe.Sizeof(vfioIRQInfo{})]byte{}
+	_ [20]byte = [unsafe.Offsetof(vfioIRQSet{}.eventFDs)]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioDMAMap{})]byte{}
 	_ [24]byte = [unsafe.Offsetof(vfioDMAMap{}.size)]byte{}
 	_ [24]byte = [unsafe.Sizeof(vfioDMAUnmap{})]byte{}

@@ -60,8 +60,9 @@ func CheckWorstCaseTimes(view *fbs.View, remedy string) error {
 
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
-		return hal.NewFault(hal.Usage, fbs.Text("the image is for %d device(s), but %d were named; "+
-			"name one for each", uint64(len(view.Devices)), uint64(len(devices))))
+		return hal.NewFault(hal.Usage, fbs.Text("the image is for %d device(s), "+
+			"but %d were named; name one for each", uint64(len(view.Devices)),
+			uint64(len(devices))))
 	}
 	for i, device := range devices {
 		if reason := explainMismatch(view, i, device.Identity()); reason != "" {
@@ -104,6 +105,15 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 	r.buildAddressTables()
 	if r.view.NeedsFixup {
 		if err := r.patchAddresses(); err != nil {
+			return err
+		}
+	}
+	for i, device := range r.devices {
+		d := &r.view.Devices[i]
+		if d.Vectors == 0 {
+			continue
+		}
+		if err := device.EnableVectors(d.Interrupts, d.Vectors); err != nil {
 			return err
 		}
 	}

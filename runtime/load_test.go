@@ -504,6 +504,42 @@ func TestRejectedImageRegistersNoExitCleanup(t *testing.T) {
 	}
 }
 
+// vectorDevice records the vectors that Load enables, and fails if it has fewer.
+type vectorDevice struct {
+	*mock.Device
+	has, enabled uint16
+	kind         gen.InterruptKind
+}
+
+func (d *vectorDevice) EnableVectors(kind gen.InterruptKind, count uint16) error {
+	if count > d.has {
+		return hal.WrongDevice
+	}
+	d.kind, d.enabled = kind, count
+	return nil
+}
+
+func TestLoadEnablesTheVectorsOfTheImage(t *testing.T) {
+	const source = "lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB msix 4\n" +
+		"device edu 1234:11e8 bar0 1MiB\nwindow w bar0 offset 0 size 4KiB\nmain:\n  delay 1us\n"
+	first := &vectorDevice{Device: mock.New(&boards.Edu), has: 4}
+	second := &vectorDevice{Device: mock.New(&boards.Edu), has: 4}
+	r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, first, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if first.kind != gen.InterruptKindMsix || first.enabled != 4 || second.enabled != 0 {
+		t.Errorf("%d vectors of kind %d and %d vectors are enabled, want 4 of kind 2 and none",
+			first.enabled, first.kind, second.enabled)
+	}
+	first.has = 3
+	_, err = runtime.Load(view(t, source), runtime.AnyTLBWindow, first, second)
+	if hal.CodeOf(err) != hal.WrongDevice {
+		t.Errorf("Load for a device with 3 vectors: %v, want %v", err, hal.WrongDevice)
+	}
+}
+
 func TestForcedTLBWindowIsUsed(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
 		"window b tlb size 1MiB\nmain:\n  delay 1us\n")

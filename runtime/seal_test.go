@@ -393,6 +393,7 @@ func waitSealed(args []string) error {
 // TestSealedSharedProcessDoesNotReadCPULimits: the system calls that read the limits would kill the
 // process.
 func TestSealedSharedProcessDoesNotReadCPULimits(t *testing.T) {
+	effort.SkipShort(t)
 	skipWithoutSeccomp(t)
 	_, status := runChild(t, "shared", writeImage(t, assembleImage(t, smallListing)))
 	if status != 0 {

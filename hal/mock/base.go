@@ -28,6 +28,9 @@ func (BaseDevice) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil
 // SetBusMaster does nothing.
 func (BaseDevice) SetBusMaster(bool) error { return nil }
 
+// EnableVectors does nothing.
+func (BaseDevice) EnableVectors(gen.InterruptKind, uint16) error { return nil }
+
 // Alive returns true.
 func (BaseDevice) Alive() bool { return true }
 

@@ -5,6 +5,7 @@ package mock
 import (
 	"math"
 
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 )
 
@@ -51,6 +52,14 @@ func (d *Device) SetInterruptHandler(raise func()) {
 	if i, ok := d.model.(Interrupter); ok {
 		i.Interrupt(raise)
 	}
+}
+
+// EnableVectors implements hal.Device.
+func (d *Device) EnableVectors(_ gen.InterruptKind, count uint16) error {
+	if v, ok := d.model.(VectorUser); ok {
+		v.SetVectors(count)
+	}
+	return nil
 }
 
 // hostPort is a host buffer: the memory of one Host window. It implements hal.Port.

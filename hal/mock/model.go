@@ -29,7 +29,7 @@ type Place struct {
 // and value has no bits above width. A store to several tiles (multicast) is one call of Store
 // for each tile.
 //
-// A Model may also implement Clocked, Halter, Explainer, Interrupter, BusMaster and Registers.
+// A Model may also implement Clocked, Halter, Explainer, Interrupter, VectorUser, BusMaster and Registers.
 type Model interface {
 	// Load returns the value at a place.
 	Load(at Place, width uint8) (uint64, hal.Code)
@@ -64,6 +64,9 @@ type BusMaster interface {
 	// Connect sets the memory that the model accesses by DMA.
 	Connect(host *Host)
 }
+
+// VectorUser is implemented by a Model that must know how many interrupt vectors are enabled.
+type VectorUser interface{ SetVectors(count uint16) }
 
 // Interrupter is implemented by a Model that can send interrupt messages.
 type Interrupter interface {

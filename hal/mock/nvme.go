@@ -82,6 +82,7 @@ type Nvme struct {
 	cc, csts uint32                // values of CC and CSTS
 	admin    map[uint64]uint64     // values of AQA, ASQ and ACQ, by offset
 	masked   uint32                // interrupt mask
+	vectors  uint32                // enabled ones; 0: only vector 0
 	raise    func()                // sends the interrupt message; may be nil
 	due      int64                 // nanoseconds until the controller reacts; 0: no pending work
 	sq, cq   [nvmeQueues]nvmeQueue // submission and completion queues; 0: admin queues
@@ -115,6 +116,9 @@ func (n *Nvme) Disk() []byte { return n.disk }
 
 // Connect implements BusMaster.
 func (n *Nvme) Connect(host *Host) { n.host = host }
+
+// SetVectors implements VectorUser.
+func (n *Nvme) SetVectors(count uint16) { n.vectors = uint32(count) }
 
 // Interrupt implements Interrupter.
 func (n *Nvme) Interrupt(raise func()) { n.raise = raise }

@@ -107,7 +107,7 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	switch {
 	case s != nvmeOK:
 		return s
-	case c.dw(11)>>16 != 0: // without MSI-X there is only interrupt vector 0
+	case c.dw(11)>>16 >= max(1, n.vectors):
 		return nvmeInvalidVector
 	case c.dw(11)&0xfffc != 0:
 		return nvmeInvalidField

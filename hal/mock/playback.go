@@ -15,7 +15,7 @@ import (
 // the recorded value. An access consists of parts: in memory each byte is a part, elsewhere the
 // complete access is one part.
 type playback struct {
-	want     [][]expected                     // recorded accesses, chunkMost in each part but the last
+	want     [][]expected                     // recorded accesses, chunkMost in a part
 	count    int                              // number of accesses in want
 	next     int                              // index in want of the next expected access
 	part     int                              // index of the next expected part of that access
@@ -212,18 +212,24 @@ func (p *playback) Reason() string { return p.reason }
 // addresses in TLB windows to addresses in tiles, omits the stores that configure TLB windows,
 // and converts a store to several tiles (multicast) to one store for each tile.
 type Translator struct {
-	board  *boards.Board
 	device *Device
 	model  translatedAccesses
 	count  int // added accesses
 }
 
-// NewTranslator returns a translator for a recording without accesses.
-func NewTranslator(b *boards.Board) *Translator {
-	t := &Translator{board: b}
-	t.model.to = newPlaybackModel(b, nil)
+// NewTranslator returns a translator that calls do with each access of a place.
+func NewTranslator(b *boards.Board, do func(Access)) *Translator {
+	t := &Translator{model: translatedAccesses{do: do}}
 	t.device = NewWith(b, &t.model)
 	return t
+}
+
+// NewTranslatedPlayback returns a playback as PlaybackBytewise does, and a translator that adds
+// accesses to it.
+func NewTranslatedPlayback(b *boards.Board) (*Translator, *Device) {
+	p := newPlaybackModel(b, nil)
+	t := NewTranslator(b, func(a Access) { p.expect([]Access{a}) })
+	return t, NewWith(b, p)
 }
 
 // Add adds the next access of the recording. It returns an error if a mock would reject it.
@@ -246,27 +252,21 @@ func (t *Translator) Add(a Access) error {
 	return nil
 }
 
-// Playback returns a playback of the added accesses, as PlaybackBytewise does.
-func (t *Translator) Playback() *Device {
-	t.model.to.last = nil
-	return NewWith(t.board, t.model.to)
-}
-
 // translatedAccesses is a Model that accepts every access, and passes it on. All loads return
 // value.
 type translatedAccesses struct {
 	value uint64
-	to    *playback
+	do    func(Access)
 }
 
 // Load implements Model.
 func (t *translatedAccesses) Load(at Place, width uint8) (uint64, hal.Code) {
-	t.to.expect([]Access{{Load, at, width, t.value}})
+	t.do(Access{Load, at, width, t.value})
 	return t.value, hal.OK
 }
 
 // Store implements Model.
 func (t *translatedAccesses) Store(at Place, width uint8, value uint64) hal.Code {
-	t.to.expect([]Access{{Store, at, width, value}})
+	t.do(Access{Store, at, width, value})
 	return hal.OK
 }

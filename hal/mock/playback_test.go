@@ -43,14 +43,11 @@ func translateRecording(t *testing.T, b *boards.Board, name string) []Access {
 
 // translate returns the accesses that a Translator makes of a recording.
 func translate(b *boards.Board, raw []Access) (list []Access, err error) {
-	t := NewTranslator(b)
+	t := NewTranslator(b, func(a Access) { list = append(list, a) })
 	for _, a := range raw {
 		if err := t.Add(a); err != nil {
 			return nil, err
 		}
-	}
-	for i := range t.model.to.count {
-		list = append(list, t.model.to.at(i).access())
 	}
 	return list, nil
 }

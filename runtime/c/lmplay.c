@@ -154,6 +154,8 @@
 #define KIND_HOST 3u
 #define KIND_CONFIG 4u
 
+#define INTERRUPTS_MSIX 2u /* kind of the interrupts of a device; 1: MSI */
+
 #define FLAG_WRITE_COMBINING 1u
 #define FLAG_FIXED_BUS 2u /* a Host window must have the bus address in its field offset */
 /* The field slot of a window has the number of the preferred TLB window, or NO_SLOT if any TLB
@@ -1112,8 +1114,14 @@ static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 
 static const char *check_device(const struct lmplay_image *image, uint32_t index) {
 	const struct device *d = device_at(image, index);
-	if ((d->reserved != 0u) || (d->vectors != 0u) || (d->interrupts != 0u)) {
-		return TEXT("reserved bytes and interrupt vectors must be 0");
+	uint32_t most = (d->interrupts == INTERRUPTS_MSIX) ? 2048u : 32u;
+	if (d->reserved != 0u) {
+		return TEXT("reserved bytes are not zero");
+	}
+	if ((d->interrupts > INTERRUPTS_MSIX) || (d->vectors > most) ||
+		((d->vectors == 0u) != (d->interrupts == 0u)) ||
+		((d->interrupts != INTERRUPTS_MSIX) && ((d->vectors & (d->vectors - 1u)) != 0u))) {
+		return TEXT("MSI has 1, 2, 4, 8, 16 or 32 interrupt vectors, MSI-X 1 to 2048");
 	}
 	return check_name(image, d->board);
 }
@@ -2319,6 +2327,22 @@ static enum lmplay_code check_device_identities(struct loader *l) {
 	return LMPLAY_OK;
 }
 
+/* Enables the interrupt vectors that devices need, or disables them. */
+static enum lmplay_code set_vectors(const struct lmplay_replay *r, bool on) {
+	enum lmplay_code code = LMPLAY_OK;
+	for (uint32_t i = 0; i < element_count(r->image, FIELD_DEVICES); i++) {
+		const struct device *d = device_at(r->image, i);
+		if ((d->vectors != 0u) && (code == LMPLAY_OK)) {
+			code = LMPLAY_NO_DEVICE;
+			if (r->hooks->set_vectors != NULL) {
+				code = r->hooks->set_vectors(r->hooks->context, i, d->interrupts,
+					on ? d->vectors : 0u);
+			}
+		}
+	}
+	return code;
+}
+
 /* ---- Accesses ---- */
 
 static uint64_t load_from_address(uintptr_t address, uint32_t width) {
@@ -2647,7 +2671,15 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 		code = check_commands_for_machine(&l);
 	}
 	if (code == LMPLAY_OK) {
+		set_place(&l, "devices", LMPLAY_NONE);
+		l.reason = TEXT("the hook set_vectors has failed, or is missing");
+		code = set_vectors(replay, true);
+	}
+	if (code == LMPLAY_OK) {
 		code = start_dma(&l);
+		if (code != LMPLAY_OK) {
+			(void)set_vectors(replay, false);
+		}
 	}
 	if (code != LMPLAY_OK) {
 		return set_error(error, code, l.place, l.index, l.reason);
@@ -2662,6 +2694,9 @@ enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
 		return LMPLAY_USAGE;
 	}
 	code = stop_dma(replay);
+	if (code == LMPLAY_OK) {
+		code = set_vectors(replay, false);
+	}
 	replay->flags = 0;
 	replay->phase = 0;
 	return code;

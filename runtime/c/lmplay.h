@@ -433,6 +433,14 @@ struct lmplay_hooks {
 	 */
 	void (*clean)(void *context, uintptr_t address, uint64_t size);
 	void (*invalidate)(void *context, uintptr_t address, uint64_t size);
+	/*
+	 * Enables `count` interrupt vectors of a device; `kind` is 1 for MSI and 2 for MSI-X. Nothing
+	 * needs to handle the interrupts: mask them if the device can. If `count` is 0, the hook
+	 * disables the vectors. Required if the image declares vectors: otherwise lmplay_load returns
+	 * LMPLAY_NO_DEVICE. lmplay_load calls it before set_bus_master, lmplay_unload after it.
+	 */
+	enum lmplay_code (*set_vectors)(void *context, uint32_t device, uint32_t kind,
+		uint32_t count);
 };
 
 /* Describes how a run ended. If `code` is LMPLAY_OK, all other fields except `ignored` are 0. */

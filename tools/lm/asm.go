@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 		inputs = append(inputs, file)
 		return readFile(file, dataMax), nil
 	}
+	done := showBusy("assembling", len(source))
+	defer done()
 	image, err := listing.Parse(path, source, read)
 	fail.As(hal.BadImage, err)
 	fail.On(files.RejectAliases([]string{out}, inputs...))
@@ -164,7 +167,7 @@ func decodeFile(path string) (*lmb.Image, *runtime.File) {
 }
 
 func dumpCommand() *cobra.Command {
-	var numbers bool
+	var numbers, full bool
 	var out string
 	c := newCommand("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		_, view := openVerified(args[0])
@@ -172,11 +175,16 @@ func dumpCommand() *cobra.Command {
 		failIf(hal.BadImage, args[0], err)
 		if out == "" || out == "-" {
 			stdout.keepLines()
-			fail.On(dump(stdout, view, image, numbers))
+			to := io.Writer(stdout)
+			if stdout.screen != nil && !full && !asJSON {
+				to = &shortenedData{to: stdout}
+			}
+			fail.On(dump(to, view, image, numbers))
 			return
 		}
-		file := fail.Must(files.OpenToReplace(out, 0o666))
+		file := fail.Must(openOutput(out, 0o666))
 		defer file.Discard()
+		defer showBusy("writing", len(view.Envelope)+len(view.Payload))()
 		fail.On(dump(file, view, image, numbers))
 		fail.On(file.Commit())
 		if !asJSON {
@@ -186,8 +194,54 @@ func dumpCommand() *cobra.Command {
 	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: standard output)")
 	c.Flags().BoolVar(&numbers, "numbers", false,
 		"add a comment with each command's number in its sequence, which messages use")
+	c.Flags().BoolVar(&full, "full", false,
+		"print all data, also on a terminal (default there: the first 64 bytes of each block)")
 	defineJSONFlag(c, "print one JSON object per command")
 	return c
+}
+
+// shortenedData passes a listing on, but of each block of data in braces only the first lines.
+type shortenedData struct {
+	to       io.Writer
+	line     []byte
+	hasBlock bool
+	lines    int // of the block
+	bytes    int // in lines that were left out
+}
+
+// Write implements io.Writer.
+func (s *shortenedData) Write(p []byte) (int, error) {
+	const shownLines = 2 // of 32 bytes
+	for rest := p; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 {
+			s.line = append(s.line, rest...)
+			break
+		}
+		s.line = append(s.line, rest[:end]...)
+		rest = rest[end:]
+		text := bytes.TrimSpace(s.line)
+		switch {
+		case s.hasBlock && bytes.HasPrefix(text, []byte("}")):
+			if s.bytes > 0 {
+				s.line = fmt.Appendf(nil, "  ... %s more; --full prints them\n%s",
+					english.Count(s.bytes, "byte"), s.line)
+			}
+			s.hasBlock = false
+		case s.hasBlock:
+			if s.lines++; s.lines > shownLines {
+				s.bytes += len(bytes.Join(bytes.Fields(text), nil)) / 2
+				s.line = s.line[:0]
+			}
+		case bytes.HasSuffix(text, []byte(" hex {")):
+			s.hasBlock, s.lines, s.bytes = true, 0, 0
+		}
+		if _, err := s.to.Write(s.line); err != nil {
+			return 0, err
+		}
+		s.line = s.line[:0]
+	}
+	return len(p), nil
 }
 
 // dump writes an image as a listing, or as JSON.

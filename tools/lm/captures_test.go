@@ -46,6 +46,9 @@ func TestMain(m *testing.M) {
 		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTERM)
 		os.Exit(exit)
 	}
+	if path := os.Getenv(signalledVariable); path != "" {
+		waitForSignal(path)
+	}
 	testscript.Main(testsWithPrograms{m}, map[string]func(){"lm": main})
 }
 

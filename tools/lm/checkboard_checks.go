@@ -40,6 +40,9 @@ func (r *boardReport) checkMachine(m *machine, n *requirements) {
 func (r *boardReport) checkBasics(m *machine) {
 	const built = "lmrun is built for arm64 and amd64"
 	r.judge("architecture", []verdict{
+		{m.arch == "x86_64" && m.host != nil, missing, m.arch, "this is not " + hostTitle(m) +
+			", which has an arm64 processor", "run lm check-board on the board, or check a copy " +
+			"of its files with --root; lm check-board --collect prints a script that copies them"},
 		fineIf(m.arch == "aarch64" || m.arch == "x86_64", m.arch),
 		{m.arch == "", warning, "unknown", built, "run `uname -m` on the target"},
 		{true, missing, m.arch, built, "use a 64-bit kernel on an arm64 or amd64 machine"},
@@ -64,6 +67,14 @@ func (r *boardReport) rootText(m *machine) string {
 		return "/"
 	}
 	return string(m.tree)
+}
+
+// hostTitle returns the name of the board, empty if it is unknown.
+func hostTitle(m *machine) string {
+	if m.host == nil {
+		return ""
+	}
+	return m.host.Title
 }
 
 // checkKernelConfig compares a kernel's configuration with the options that the host needs. hint is

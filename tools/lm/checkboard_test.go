@@ -168,6 +168,8 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		want       string
 	}{
 		{"proc/sys/kernel/arch", "armv7l", "architecture", missing, "use a 64-bit kernel"},
+		{"proc/sys/kernel/arch", "x86_64", "architecture", missing,
+			"run lm check-board on the board"},
 		{"proc/device-tree/compatible", "acme,board\x00", "board", warning,
 			"unknown; known boards: qemu-virt,"},
 		{"proc/self/smaps", removed, "page size", fine, "16384 bytes"}, // from the configuration

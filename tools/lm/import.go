@@ -353,6 +353,9 @@ func (f *importFlags) summarize(path string, trace *limitedInput, o *importer.Op
 	if summary.Lines == 0 {
 		fail.With(hal.BadImage, "%s: the trace is empty", path)
 	}
+	if _, err := trace.Seek(0, io.SeekStart); err == nil { // not a pipe
+		summary.Blocks = importer.Blocks(trace, *o)
+	}
 	printResult(stdout, summary)
 }
 

@@ -72,6 +72,9 @@ type deviceInfo struct {
 	Bars   [6]uint64 `json:"bars"`
 
 	Subsystem string `json:"subsystem,omitempty"` // vendor:device, empty: any
+
+	MSIVectors  uint16 `json:"msi_vectors,omitempty"` // that the device needs enabled
+	MSIXVectors uint16 `json:"msix_vectors,omitempty"`
 }
 
 type ruleInfo struct {
@@ -161,9 +164,15 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 		Tensors: report.Tensors(image), Warnings: safeWarnings(view),
 	}
 	for _, t := range image.Devices {
-		info.Devices = append(info.Devices, deviceInfo{Board: t.Board,
+		device := deviceInfo{Board: t.Board,
 			Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
-			Bars: t.Bars, Subsystem: subsystemText(t.Subsystem)})
+			Bars: t.Bars, Subsystem: subsystemText(t.Subsystem)}
+		if t.Interrupts == gen.InterruptKindMsi {
+			device.MSIVectors = t.Vectors
+		} else {
+			device.MSIXVectors = t.Vectors
+		}
+		info.Devices = append(info.Devices, device)
 	}
 	for _, r := range image.Rules {
 		rule := ruleInfo{r.Name, r.Device, r.Bar, r.First, r.Last, nil, r.Memory != 0}
@@ -255,7 +264,12 @@ func (i *imageInfo) String() string {
 		if t.Subsystem != "" {
 			text += ", subsystem " + t.Subsystem
 		}
-		line("device", "%s, PCI %s%s", t.Board, text, barText(t.Bars))
+		vectors := ""
+		if n := max(t.MSIVectors, t.MSIXVectors); n != 0 {
+			vectors = fmt.Sprintf(", interrupt vectors: %d of MSI%s", n,
+				strings.Repeat("-X", min(1, int(t.MSIXVectors))))
+		}
+		line("device", "%s, PCI %s%s%s", t.Board, text, barText(t.Bars), vectors)
 	}
 	for _, r := range i.Rules {
 		line("rule", "%s", r)

@@ -125,7 +125,7 @@ func recordedBoard(data []byte, name string) (d namedBoard) {
 func playRecord(data []byte, board *boards.Board) *mock.Device {
 	const large = 16 << 20 // bytes of a recording whose reading takes long enough to show progress
 	bar := newProgressBar("playback: bytes", len(data), large)
-	translator := mock.NewTranslator(board)
+	translator, player := mock.NewTranslatedPlayback(board)
 	var rejected error
 	trace, err := traces.Each(bytes.NewReader(data), traces.Source{From: traces.FromRecord,
 		Board: board, Progress: func(read int64) { bar(int(read)) }}, func(a *traces.Access) {
@@ -139,7 +139,7 @@ func playRecord(data []byte, board *boards.Board) *mock.Device {
 			"replay the image on the device or on a mock"))
 	}
 	fail.On(rejected)
-	return translator.Playback()
+	return player
 }
 
 func mockAccess(a *traces.Access) mock.Access {

@@ -170,7 +170,8 @@ func (f *replayFlags) replay(s *session) {
 }
 
 func (f *replayFlags) newOutcome(s *session) *outcome {
-	return &outcome{Code: hal.OK.Error(), Image: s.path, Checksum: s.view.ID(), Sequence: f.sequence, Command: -1,
+	return &outcome{Code: hal.OK.Error(), Image: s.path, Checksum: s.view.ID(),
+		Sequence: f.sequence, Command: -1,
 		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
 		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,
 		hasSafe:  s.view.SequenceByName("safe") >= 0}

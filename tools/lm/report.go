@@ -18,18 +18,37 @@ type reportFlags struct {
 	out      string
 	profile  string
 	sequence string
+	diff     bool
 }
 
 func reportCommand() *cobra.Command {
 	var f reportFlags
-	c := newCommand("report IMAGE.lmb", exactlyOne("image"), func(args []string) { f.run(args[0]) })
+	c := newCommand("report IMAGE.lmb [--diff IMAGE.lmb]", f.checkArguments, func(args []string) {
+		if f.diff {
+			reportDifference(args[0], args[1], f.out)
+		} else {
+			f.run(args[0])
+		}
+	})
 	flags := c.Flags()
+	flags.BoolVar(&f.diff, "diff", false,
+		"compare two images: with -o, a page with the commands of both side by side")
 	flags.StringVarP(&f.out, "out", "o", "", "HTML page to write")
 	flags.StringVar(&f.profile, "profile", "", "profile that lm replay --profile wrote")
 	flags.StringVar(&f.sequence, "sequence", "",
 		"count one run of this sequence (default: every command of the file once)")
 	defineJSONFlag(c, "print the report as JSON")
 	return c
+}
+
+func (f *reportFlags) checkArguments(c *cobra.Command, args []string) error {
+	if !f.diff {
+		return exactlyOne("image")(c, args)
+	}
+	if f.profile != "" || f.sequence != "" {
+		failUsage("--diff compares whole images; leave --profile and --sequence out")
+	}
+	return argumentCount(2, 2, "two images with --diff")(c, args)
 }
 
 // jsonReport is the output of lm report --json.

@@ -107,12 +107,27 @@ func TestLinesOnATerminalFitAndHaveColors(t *testing.T) {
 // TestDataIsNotWrappedOnATerminal, because a user may copy it.
 func TestDataIsNotWrappedOnATerminal(t *testing.T) {
 	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
-	for _, args := range [][]string{{"info", "--json", image}, {"dump", image},
-		{"dump", "--json", image}} {
+	for _, args := range [][]string{{"verify", "--json", image},
+		{"dump", "--full", image}, {"dump", "--json", image}} {
 		_, text := runOnTerminal(t, 60, args...)
 		if _, plain, _ := lm(t, args...); text != plain {
 			t.Errorf("lm %v prints other text on a terminal:\n%s", args, text)
 		}
+	}
+}
+
+// TestDumpOnATerminalShortensData also checks that everything else is there.
+func TestDumpOnATerminalShortensData(t *testing.T) {
+	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
+	_, text := runOnTerminal(t, 200, "dump", image)
+	_, full, _ := lm(t, "dump", image)
+	const block = "tensor a input int32[256] = hex {\n"
+	start := strings.Index(full, block) + len(block)
+	const line = len("  38ffffff 8e000000 05010000 8f000000 90010000 90000000 5c000000 d4ffffff\n")
+	want := block + full[start:start+2*line] + "  ... 960 bytes more; --full prints them\n}\n"
+	if !strings.Contains(text, want) || strings.Count(text, "more; --full") < 4 ||
+		!strings.HasSuffix(text, full[strings.LastIndex(full, "\n  "):]) {
+		t.Errorf("lm dump on a terminal prints\n%s\nwant it to contain\n%s", text, want)
 	}
 }
 

@@ -116,11 +116,11 @@ func (f *serveFlags) run() (err error) {
 	return err
 }
 
-// cancelOnSignal makes SIGINT and SIGTERM end the server. The signals stay caught until the process
-// ends, so that a signal after the client has disconnected does not change the exit status.
+// cancelOnSignal makes SIGINT, SIGTERM and SIGHUP end the server. The signals stay caught until the
+// process ends, so that a signal after the client has disconnected does not change the exit status.
 func cancelOnSignal(cancel func()) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
 		cancel()

@@ -114,7 +114,7 @@ func (f *replayFlags) openSession(s *session) {
 		s.readInput(input)
 	}
 	for _, o := range s.outputs {
-		s.outputFiles = append(s.outputFiles, fail.Must(files.OpenToReplace(o.path, 0o666)))
+		s.outputFiles = append(s.outputFiles, fail.Must(openOutput(o.path, 0o666)))
 	}
 }
 

@@ -57,6 +57,7 @@ func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
 	s.replay.SetStopFlag(&s.stop.requested)
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	pending.isSupervised.Store(true)
 	go s.stop.awaitSignal(signals, done, func(name string) {
 		for _, d := range devices {
 			d.Stop(name + " ended the run")
@@ -68,6 +69,7 @@ func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
 		hideWaits = s.showWaits()
 	}
 	return hideWaits, func() {
+		pending.isSupervised.Store(false)
 		signal.Stop(signals)
 		close(done)
 	}

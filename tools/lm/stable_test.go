@@ -14,7 +14,6 @@ import (
 	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/check/golden"
-	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -53,7 +52,7 @@ func promisedInterface(t *testing.T) string {
 		{"replay", outcome{}}, {"report", jsonReport{}},
 		{"import", importer.Report{}}, {"import --summary", traces.Summary{}},
 		{"compare", compareResult{}},
-		{"diff", report.Difference{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
+		{"diff", comparison{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
 	} {
 		writeJSONFields(&b, seen, "json of "+of.command+": ", reflect.TypeOf(of.value))
 	}

@@ -115,6 +115,35 @@ func onTerminal() bool {
 	return err == nil && status.Mode()&os.ModeCharDevice != 0
 }
 
+// showBusy shows on a terminal that work on many bytes goes on, until the caller calls done.
+func showBusy(what string, bytes int) (done func()) {
+	const least = 8 << 20 // takes about a second
+	if !onTerminal() || bytes < least {
+		return func() {}
+	}
+	bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(stderr.file),
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionSetDescription(what), progressbar.OptionSpinnerType(9))
+	ended := make(chan struct{})
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		for {
+			select {
+			case <-ended:
+				_ = bar.Finish()
+				return
+			case <-time.After(200 * time.Millisecond):
+				_ = bar.RenderBlank()
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-shown
+	}
+}
+
 // newProgressBar returns a function that shows on a terminal how many of total are done. It shows
 // nothing if total is less than least.
 func newProgressBar(what string, total, least int) func(done int) {
@@ -278,5 +307,5 @@ const (
 
 // writeFile writes an output file atomically.
 func writeFile(path string, data []byte) {
-	fail.On(files.Write(path, data, 0o666, files.OpenToReplace))
+	fail.On(files.Write(path, data, 0o666, openOutput))
 }

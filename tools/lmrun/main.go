@@ -99,8 +99,8 @@ func openImage(o args.Options) (*fbs.View, error) {
 	return file.Verify()
 }
 
-// reportMaxStopTime writes two lines to file descriptor 3: the longest time between a signal and the
-// end of lmrun, which a supervisor waits before it kills lmrun, and the image's id.
+// reportMaxStopTime writes two lines to file descriptor 3: the longest time between a signal and
+// the end of lmrun, which a supervisor waits before it kills lmrun, and the image's id.
 func reportMaxStopTime(maxUs uint64, id string) error {
 	const reportFD = 3
 	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n"+id+"\n", maxUs)))

@@ -309,6 +309,11 @@ func TestFileIsReadOnceAndWrittenAfterTheLastRun(t *testing.T) {
 				hal.BadTensor)
 		}
 	}
+	_ = os.WriteFile(in, append([]byte("\x93NUMPY\x01\x00"), inputs...), 0o600)
+	if end := runFrames(t, "-input a="+in); end.err == nil ||
+		!strings.Contains(end.err.Error(), "it is a file of NumPy: `lm tensor FILE.npy FILE.bin`") {
+		t.Errorf("a file of NumPy: ended with %v, want that it is one", end.err)
+	}
 }
 
 // TestFileThatCannotBeReadIsAnErrorWithTheKernelsReason reads /proc/self/mem, because no process

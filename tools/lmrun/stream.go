@@ -120,9 +120,12 @@ func (s *tensorStream) readFile() error {
 	if err != nil || n+extra == len(s.data) {
 		return err
 	}
-	comparison := [...]string{"fewer", "more"}[extra]
+	comparison, remedy := [...]string{"fewer", "more"}[extra], ""
+	if strings.HasPrefix(hal.TextOf(s.data[:n]), "\x93NUMPY") {
+		remedy = "; it is a file of NumPy: `lm tensor FILE.npy FILE.bin` makes raw data of it"
+	}
 	return hal.NewFault(hal.BadTensor, s.Path+" has "+comparison+
-		fbs.Text(" than the %d bytes of input ", uint64(len(s.data)))+s.Name)
+		fbs.Text(" than the %d bytes of input ", uint64(len(s.data)))+s.Name+remedy)
 }
 
 const (

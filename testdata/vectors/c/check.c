@@ -67,6 +67,12 @@ static enum lmplay_code query(void *context, uint32_t device) {
 	return vector_is_present(context, device) ? LMPLAY_OK : LMPLAY_DEVICE_GONE;
 }
 
+static enum lmplay_code set_vectors(void *context, uint32_t device, uint32_t kind,
+	uint32_t count) {
+	(void)context, (void)device, (void)kind, (void)count;
+	return LMPLAY_OK;
+}
+
 static enum lmplay_code set_bus_master(void *context, uint32_t device, uint32_t on) {
 	(void)context, (void)device, (void)on;
 	return LMPLAY_OK;
@@ -160,6 +166,7 @@ static void check(struct vector *v, uint32_t budget) {
 	char place[64] = "", verdict[128];
 	struct lmplay_hooks hooks = {.context = v, .load = load, .store = store,
 		.load_config = load_config, .query = query, .set_bus_master = set_bus_master, .now = now,
+		.set_vectors = set_vectors,
 		.wait = wait, .barrier = barrier};
 	enum lmplay_code code = port_verify(&port, v->file, v->size, v->limit_us, place);
 	if (code == LMPLAY_OK) {

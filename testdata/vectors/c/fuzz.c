@@ -168,6 +168,12 @@ static enum lmplay_code query(void *context, uint32_t device) {
 	return is_gone(context, device) ? LMPLAY_DEVICE_GONE : LMPLAY_OK;
 }
 
+static enum lmplay_code set_vectors(void *context, uint32_t device, uint32_t kind,
+	uint32_t count) {
+	(void)context, (void)device, (void)kind, (void)count;
+	return LMPLAY_OK;
+}
+
 static enum lmplay_code set_bus_master(void *context, uint32_t device, uint32_t on) {
 	(void)context;
 	if (on)
@@ -271,6 +277,7 @@ static void play(const void *file, size_t size, uint64_t seed, uint64_t accesses
 	static struct chance c;
 	struct lmplay_hooks hooks = {.context = &c, .load = load, .store = store,
 		.load_config = load_config, .query = query, .set_bus_master = set_bus_master, .now = now,
+		.set_vectors = set_vectors,
 		.wait = wait, .barrier = NULL};
 	char place[64] = "";
 	uint64_t limit_us = seed % 16 == 5 ? 1 + (seed >> 20) % 5000 : 0;

@@ -196,6 +196,9 @@ func (m *commandBuilder) emitCommand(s step, at position) (next position) {
 		if s.hasFlag(flagCounter) {
 			c.Mode = uint8(gen.ConditionReached)
 		}
+		if s.hasFlag(flagChanged) {
+			c.Mode = uint8(gen.ConditionNotEqual)
+		}
 		m.polls++
 		if s.hasFlag(flagInterrupt) {
 			m.verdict.behindInterrupts++

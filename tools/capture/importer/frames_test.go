@@ -724,7 +724,8 @@ func TestHostMemoryThatDiffersBetweenFramesIsReported(t *testing.T) {
 			return []string{fmt.Sprintf("HR %x 4 %02x000000", 0x10001000+64*k, k*k+1)}
 		}, false, "the program stores to a ring in host memory, 64 bytes further each time"},
 		"results": {func(k int) []string {
-			return []string{"W 0 60 4 02000000", fmt.Sprintf("HW 10002000 4 %02x000000", k*k+1)}
+			return []string{"W 0 60 4 02000000", "R 0 20 4 80000000",
+				fmt.Sprintf("HW 10002000 4 %02x000000", k*k+1)}
 		}, true, "output     host0 0x10002000, 4 bytes, line 6: out0, int32 x 1"},
 		"an index": {func(k int) []string {
 			return []string{fmt.Sprintf("HR 10003000 4 %02x000000", k+1)}

@@ -68,7 +68,7 @@ func (o *Options) checkHost() error {
 // isInKnownHost reports whether an address is in host memory of Options.Host or of a recording.
 func (p *program) isInKnownHost(address uint64) bool {
 	return slices.ContainsFunc(p.hostSpaces, func(h hostSpace) bool {
-		return (h.fromUser || h.exact) &&
+		return (h.fromUser || h.exact) && !isAllOnes(address) &&
 			address >= h.bus && address-h.bus < h.size
 	})
 }

@@ -237,7 +237,7 @@ func recordWithAnswers(kind string) string {
 		"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000",
 		"HR 10000000 8 0100000000000000", "W 0 4 4 01000000",
 		kind + " 10002000 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "HR 10000000 8 0200000000000000",
-		"W 0 4 4 02000000",
+		"W 0 4 4 02000000", "R 0 20 4 80000000",
 		kind + " 10002000 8 b0b1b2b3b4b5b6b7", "HW 10002008 8 b8b9babbbcbdbebf", "W 0 4 4 03000000",
 	}
 	if kind == "HR" {

@@ -19,6 +19,11 @@ import (
 // wrote.
 type hostTensors struct {
 	*program
+	// For the index of an input: the bytes that it has, and the first step whose stores count
+	taken      map[int][]bool
+	firstSteps map[int]int
+	// For the index of a step that polls an output: the previous value, until which the image waits
+	ownWaits      map[int]uint64
 	indexes       []int         // indexes of the tensors in host memory
 	copiesAt      map[int][]int // for the index of a step: tensors that are copied there
 	hasFrameEnded bool          // the frame has ended
@@ -27,6 +32,7 @@ type hostTensors struct {
 
 // findTensors finds the tensors in host memory, and the steps at which they are copied.
 func (h *hostTensors) findTensors() error {
+	h.taken, h.firstSteps = map[int][]bool{}, map[int]int{}
 	for i := range h.tensors {
 		t := &h.tensors[i]
 		if !t.Bus {
@@ -46,9 +52,13 @@ func (h *hostTensors) findTensors() error {
 		for _, s := range h.hostSpaces[m].initialStores {
 			t.copyStore(s)
 		}
-		h.indexes = append(h.indexes, i)
+		h.indexes, h.taken[i] = append(h.indexes, i), make([]bool, t.size)
+		if t.Line > 0 && !h.hostSpaces[m].exact {
+			return traces.UsageError("input %s: @%d with bus: needs a recording of lm record",
+				t.Name, t.Line)
+		}
 	}
-	h.copiesAt = map[int][]int{}
+	h.copiesAt, h.ownWaits = map[int][]int{}, map[int]uint64{}
 	for _, i := range h.indexes {
 		n, found := h.copyStep(&h.tensors[i])
 		if !found && h.tensors[i].role == gen.RoleOutput {
@@ -56,8 +66,17 @@ func (h *hostTensors) findTensors() error {
 				"to this output%s",
 				h.tensors[i].Name, h.storedInsteadText(&h.tensors[i]))
 		}
+		if found {
+			h.firstSteps[i] = n
+		}
+		if err := h.checkStores(&h.tensors[i], found); err != nil {
+			return err
+		}
+		if err := h.findOwnWaits(&h.tensors[i], n); err != nil {
+			return err
+		}
 		if h.tensors[i].role == gen.RoleOutput {
-			if own := len(h.lastStored(&h.tensors[i], n)); own > 0 {
+			if own := len(h.lastStored(&h.tensors[i], n+1)); own > 0 {
 				h.warnings = append(h.warnings,
 					fmt.Sprintf("output %s: the program, not the device, stored %s of this "+
 						"output last, so the image contains these bytes; "+
@@ -120,7 +139,7 @@ func (h *hostTensors) copyStep(t *tensor) (at int, found bool) {
 				at = n
 			}
 		}
-		if within && h.usesTensor(s, t) {
+		if within && h.usesTensor(n, t) {
 			if at, found = n, true; t.role == gen.RoleInput {
 				break
 			}
@@ -142,13 +161,16 @@ func (t *tensor) overlap(host int, offset, n uint64) (from, to uint64) {
 func (t *tensor) copyStore(s hostStore) { s.copyOnto(hostStore{t.host, t.Address, t.data}) }
 
 // usesTensor reports whether a step stores to an input, or loads from an output.
-func (h *hostTensors) usesTensor(s *step, t *tensor) bool {
+func (h *hostTensors) usesTensor(n int, t *tensor) bool {
+	s := h.steps.at(n)
 	if t.role == gen.RoleInput {
-		return s.op == stepHostStores && slices.ContainsFunc(h.hostStoreLists[s.operand],
-			func(l hostStore) bool {
-				from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
-				return from < to
-			})
+		if s.op != stepHostStores || h.isEarly(t, n) {
+			return false
+		}
+		return slices.ContainsFunc(h.hostStoreLists[s.operand], func(l hostStore) bool {
+			from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
+			return from < to
+		})
 	}
 	from, to := h.loadedPart(s, t)
 	return s.op == stepLoad && from < to
@@ -174,9 +196,9 @@ func (h *hostTensors) replaceStep(s step, n int, within bool, out *stepList) boo
 	case s.op == stepSequenceStart:
 		out.appendStep(s) // the copies belong to the sequence that starts here
 	case s.op == stepHostStores:
-		h.addHostStores(s, within, out)
+		h.addHostStores(s, n, within, out)
 	case s.accessesDevice() && h.windows[s.window].Kind == gen.WindowKindHost:
-		h.addDeviceWrite(s, within, out)
+		h.addDeviceWrite(s, n, within, out)
 	default:
 		return false
 	}
@@ -184,44 +206,102 @@ func (h *hostTensors) replaceStep(s step, n int, within bool, out *stepList) boo
 }
 
 // addHostStores appends the stores of the program that do not belong to an input.
-func (h *hostTensors) addHostStores(s step, within bool, out *stepList) {
+func (h *hostTensors) addHostStores(s step, n int, within bool, out *stepList) {
 	list := h.hostStoreLists[s.operand]
 	for _, i := range h.indexes {
 		t := &h.tensors[i]
+		if within && t.role == gen.RoleInput && n >= h.firstSteps[i] {
+			list = t.takeStores(h.taken[i], list)
+			continue
+		}
 		for _, l := range list {
 			if !h.hasFrameEnded {
 				t.copyStore(l)
 			}
-		}
-		if within && t.role == gen.RoleInput {
-			list = t.storesOutside(list)
 		}
 	}
 	h.hostStoreLists[s.operand] = list
 	out.appendStep(s)
 }
 
-// storesOutside returns the parts of the stores that are outside the tensor.
-func (t *tensor) storesOutside(list []hostStore) (rest []hostStore) {
+// isEarly reports whether the stores of a step are before the line from which on they count.
+func (h *hostTensors) isEarly(t *tensor, n int) bool {
+	return n+1 < h.steps.count && int(h.steps.at(n+1).line) <= t.Line
+}
+
+// takeStores takes the bytes of stores that the input does not have yet, and returns the rest.
+func (t *tensor) takeStores(taken []bool, list []hostStore) (rest []hostStore) {
+	before := slices.Clone(taken)
 	for _, l := range list {
 		from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
-		if from == to {
-			rest = append(rest, l)
-			continue
+		first := 0 // first byte that is not in rest or taken yet
+		for at := from; at < to; at++ {
+			if before[at] {
+				continue
+			}
+			k := int(t.Address + at - l.offset)
+			taken[at], t.data[at] = true, l.data[k]
+			if first < k {
+				rest = append(rest, hostStore{l.host, l.offset + uint64(first), l.data[first:k]})
+			}
+			first = k + 1
 		}
-		if head := t.Address + from - l.offset; head > 0 {
-			rest = append(rest, hostStore{l.host, l.offset, l.data[:head]})
-		}
-		if tail := t.Address + to - l.offset; tail < uint64(len(l.data)) {
-			rest = append(rest, hostStore{l.host, l.offset + tail, l.data[tail:]})
+		if first < len(l.data) {
+			rest = append(rest, hostStore{l.host, l.offset + uint64(first), l.data[first:]})
 		}
 	}
 	return rest
 }
 
+// checkStores returns an error if the program stores different values to an input in host memory.
+// Stores that no access of the device separates count as one.
+func (h *hostTensors) checkStores(t *tensor, found bool) error {
+	switch {
+	case t.role != gen.RoleInput || !h.hostSpaces[t.host].exact:
+		return nil
+	case t.Line > 0 && !found:
+		return traces.TraceError(t.Line, "the program does not store to input %s in or after this "+
+			"line", t.Name)
+	case t.Line > 0:
+		return nil
+	}
+	within, ambiguous := h.options.Frame == Part{}, false
+	now, stored := slices.Clone(t.data), make([]bool, t.size)
+	var lines []string
+	for n := range h.steps.count {
+		s := h.steps.at(n)
+		switch {
+		case s.op == stepSequenceStart:
+			within = segment(s.operand) == segmentFrame
+		case within && h.usesTensor(n, t):
+			lines = append(lines, fmt.Sprint(s.line))
+			before := slices.Clone(now)
+			for _, l := range h.hostStoreLists[s.operand] {
+				l.copyOnto(hostStore{t.host, t.Address, now})
+			}
+			for at := range now {
+				ambiguous = ambiguous || stored[at] && now[at] != before[at]
+			}
+			for _, l := range h.hostStoreLists[s.operand] {
+				for from, to := t.overlap(l.host, l.offset,
+					uint64(len(l.data))); from < to; from++ {
+					stored[from] = true
+				}
+			}
+		}
+	}
+	if !ambiguous {
+		return nil
+	}
+	return traces.TraceError(0, "the program stores different values to input %s (%s), but an "+
+		"input has only one value in each run; choose one of the stores with "+
+		"--input %[1]s=bus:0x%[3]x@LINE", t.Name, linesText(lines),
+		h.hostSpaces[t.host].bus+t.Address)
+}
+
 // addDeviceWrite appends a load or poll of bytes that the device wrote. Bytes of an output are left
 // out, because they are copied instead.
-func (h *hostTensors) addDeviceWrite(s step, within bool, out *stepList) {
+func (h *hostTensors) addDeviceWrite(s step, n int, within bool, out *stepList) {
 	inOutput := false
 	for _, i := range h.indexes {
 		t := &h.tensors[i]
@@ -233,6 +313,11 @@ func (h *hostTensors) addDeviceWrite(s step, within bool, out *stepList) {
 		inOutput = inOutput || within && t.role == gen.RoleOutput && from < to
 	}
 	if !inOutput {
+		out.appendStep(s)
+		return
+	}
+	if before, waits := h.ownWaits[n]; waits {
+		s.value, s.flags = before, s.flags|flagChanged
 		out.appendStep(s)
 		return
 	}

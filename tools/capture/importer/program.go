@@ -83,6 +83,7 @@ func (p *program) buildImage(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Im
 			Board:  p.board.Name,
 			Vendor: cmp.Or(t.Vendor, p.board.Vendor), Device: cmp.Or(t.Device, p.board.Device),
 			Bars: p.barSizes(), Subsystem: p.options.Subsystem,
+			Interrupts: t.Vectors.Kind, Vectors: t.Vectors.Count,
 		}},
 		Tensors:   p.imageTensors(),
 		Sequences: sequences,

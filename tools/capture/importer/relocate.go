@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"math"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -136,13 +137,17 @@ func (r *relocator) setRelocation(s *step, index int, inside uint64) {
 func (p *program) findHostAddress(value uint64, width uint8) (index int, inside uint64) {
 	for i := range p.hostSpaces {
 		h := &p.hostSpaces[i]
-		isAddress := width == 8 || width == 4 && !h.throughIATU
+		isAddress := (width == 8 || width == 4 && !h.throughIATU) && !isAllOnes(value)
 		if inside = value - h.firstAddress(); isAddress && inside < h.size {
 			return i, inside
 		}
 	}
 	return -1, 0
 }
+
+// isAllOnes reports whether a value or its lower half has only ones, like a mask of interrupts. No
+// driver stores the address of the last byte below 4 GiB.
+func isAllOnes(value uint64) bool { return uint32(value) == math.MaxUint32 }
 
 // findHostPointer is like findHostAddress, but returns -1 if a replay need not change the value.
 // That is so if the memory keeps its recorded address, or if tiles access nothing near the address.

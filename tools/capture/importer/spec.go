@@ -167,8 +167,6 @@ func (t *TensorSpec) parseAddress(text string) (reason string) {
 	n, err := strconv.ParseUint(line, 10, 32)
 	t.Line = int(n)
 	switch {
-	case hasLine && t.Bus:
-		return "@LINE must not be used with bus:"
 	case hasLine && (err != nil || n == 0):
 		return fmt.Sprintf("@LINE must be a line number of at least 1, not %q", line)
 	}

@@ -65,6 +65,7 @@ const (
 	flagPointFirst
 	flagCounter   // a poll that waits until a counter has reached its value
 	flagInterrupt // the first load behind an interrupt of the device
+	flagChanged   // a poll that waits until the value is another one
 )
 
 // accessesDevice reports whether a step accesses the device.

@@ -139,6 +139,9 @@ func (p *program) checkPlace(who string, place Place) error {
 		return traces.UsageError("%s has tile %s, but board %s has no tiles; leave X,Y out", who,
 			tile,
 			p.board.Name)
+	case place.Tile && p.homes != nil && p.homes.numbers[int(place.Y)<<8|int(place.X)] == 0:
+		return traces.UsageError("%s has tile %s, which is impossible: board %s has no such tile",
+			who, tile, p.board.Name)
 	case place.Tile && !p.isPassEnabled("lift"):
 		return traces.UsageError("%s has tile %s, which needs the pass lift; remove --without lift",
 			who, tile)
@@ -381,7 +384,7 @@ func (a *tensorAssigner) checkComplete() error {
 		switch {
 		case t.data == nil:
 			return traces.TraceError(0, "%s %s: no byte at %s is %s in this trace%s", t.kind(),
-				t.Name, t.placeSummary(), t.verb(), a.placesHint(t))
+				t.Name, t.placeSummary(), t.verb(), a.nearHint(t))
 		case slices.Contains(t.accessed, false):
 			return traces.TraceError(0, "%s %s: bytes %s are never %s in this trace", t.kind(),
 				t.Name, t.missingRanges(), t.verb())

@@ -61,8 +61,10 @@ func TestInvalidTensorsAreRejected(t *testing.T) {
 			"input a: no byte at (2,1) 0x100..0x103 is stored in this trace; the trace " +
 				"stores to tiles (1,1)"},
 		{"nothing read", half, []string{"out d=1,1,0x100,int32,1"},
-			"output d: no byte at (1,1) 0x100..0x103 is read in this trace; the trace " +
-				"loads from tiles (1,1)"},
+			"output d: no byte at (1,1) 0x100..0x103 is read in this trace; near it, " +
+				"the trace loads from 0x200..0x203; lm import --summary lists all"},
+		{"impossible tile", half, []string{"in a=99,99,0x100,int32,1"},
+			"input a has tile (99,99), which is impossible: board wormhole has no such tile"},
 		{"other data", l1Trace(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
 			access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},

@@ -51,8 +51,7 @@ func (r *recording) usedSpans(m *dmaRange, from, to uint64) (list []span) {
 	return list
 }
 
-// usedPages returns the offsets of the used pages of m. If the kernel does not report them, known is
-// false, and the result has all pages.
+// usedPages returns the offsets of the used pages of m. If they are not known, it returns all.
 func (m *dmaRange) usedPages(tid int, from, to uint64) (list []span, known bool) {
 	p, err := mappingAt(tid, m.start)
 	if err == nil && m.start+m.size <= p.end {

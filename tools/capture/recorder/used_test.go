@@ -42,9 +42,9 @@ func TestUnusedMemoryCostsNothing(t *testing.T) {
 				used := c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 				memory := c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
 				t.Logf("evidence: %v of processor time, %d KiB of memory", used, memory)
-				if used > 10*time.Second || memory > 128<<10 {
+				if used > 10*time.Second || memory > 512<<10 {
 					t.Errorf("%v of processor time and %d KiB of memory, want at most 10 s and "+
-						"128 MiB", used, memory)
+						"512 MiB, of which this test may have left some", used, memory)
 				}
 			}
 		})

@@ -191,7 +191,7 @@ func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 func TestCAndRuntimeLeaveTheSameBytesForRandomImages(t *testing.T) {
 	program := compileC(t)
 	ended := map[int64]int{}
-	for seed := range uint64(effort.Cases(0, 40, 1000)) {
+	for seed := range uint64(effort.Cases(0, 20, 1000)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			path := writeImageFile(t, images.Random(random))

@@ -67,7 +67,29 @@ fetch_kernel() {
 	missing="it could not be downloaded; see $out/apt.log"
 	mkdir -p "$out" "$cache/apt/$1${4:+-$4}"
 	unpack_kernel "$@" >>"$out/apt.log" 2>&1 ||
-		{ download_kernel "$1" "${4:-}" && unpack_kernel "$@"; } >>"$out/apt.log" 2>&1
+		{ with_progress "$1" download_kernel "$1" "${4:-}" &&
+			unpack_kernel "$@" >>"$out/apt.log" 2>&1; }
+}
+
+# with_progress WHAT COMMAND... runs a command that downloads into the cache, and appends its output
+# to apt.log. A terminal shows how much the cache has grown.
+with_progress() {
+	local what=$1 watcher='' status=0 before
+	shift
+	if [[ -t 2 ]]; then
+		before=$(du -sm "$cache" | cut -f1)
+		while sleep 1; do
+			printf '\rdownloading %s: %d MiB' "$what" $(($(du -sm "$cache" | cut -f1) - before))
+		done >&2 &
+		watcher=$!
+	fi
+	"$@" >>"$out/apt.log" 2>&1 || status=$?
+	if [[ -n $watcher ]]; then
+		kill "$watcher" 2>/dev/null || true
+		wait "$watcher" 2>/dev/null || true
+		printf '\r\033[K' >&2
+	fi
+	return "$status"
 }
 
 # print_debian_uri prints the address from which this system downloads packages. It fails if the
@@ -138,7 +160,7 @@ ensure_guest_programs() {
 	missing="programs of Debian's could not be downloaded; see $out/apt.log"
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
 	mkdir -p "$out" "$cache/apt/programs"
-	download_guest_programs >>"$out/apt.log" 2>&1
+	with_progress "programs for the guest" download_guest_programs
 }
 
 # download_guest_programs downloads and unpacks qemu-io, testpmd, memtool and a QEMU that runs
@@ -183,7 +205,7 @@ ensure_new_qemu() {
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
 	missing="QEMU 10.1 or later could not be downloaded; see $out/apt.log"
 	say "fetching a QEMU with vfio-user into $cache/qemu"
-	download_qemu >>"$out/apt.log" 2>&1 && qemu_serves_devices
+	with_progress QEMU download_qemu && qemu_serves_devices
 }
 
 # qemu_serves_devices succeeds if $new_qemu has the device vfio-user-pci. It queries one device:

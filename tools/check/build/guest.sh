@@ -10,8 +10,8 @@ nightly_guests=(
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU
 	TestShippedVerifierPrintsTheSameMessagesAsTheHost
-	TestScenarios/recorder-E1000e-VFIO
 	TestScenarios/recorder-mops
+	TestScenarios/recorder-sve
 	TestScenarios/shipped-answers-more
 	TestScenarios/shipped-chips
 	TestScenarios/shipped-chips-iommu

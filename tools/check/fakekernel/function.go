@@ -27,6 +27,9 @@ type Function struct {
 	Vendor, Device uint16
 	Bars           [6]uint64 // sizes of the BARs in bytes; 0: no such BAR
 	Config         []byte    // configuration space: the contents of the sysfs file config
+	Vectors        [3]uint32 // that VFIO reports for INTx, MSI and MSI-X
+	EnabledVectors [3]uint32 // by VFIO
+	KernelVectors  uint32    // the most that the kernel can enable; 0: all
 	Gone           bool      // configuration space reads as all ones, and ioctls fail
 	StuckOn        uint16    // bits of the command register that cannot be cleared
 	StuckOff       uint16    // bits of the command register that cannot be set

@@ -399,7 +399,11 @@ func (k *Kernel) Ioctl(fd int, request, value uintptr, argument unsafe.Pointer) 
 	case isGroup(path):
 		result, errno = k.groupIoctl(fd, path, request, argument)
 	case name == vfioFile:
-		errno = functionIoctl(f, request, argument)
+		if request == DeviceGetIRQ || request == DeviceSetIRQs {
+			result, errno = vectorIoctl(f, request, argument)
+		} else {
+			errno = functionIoctl(f, request, argument)
+		}
 	case name == ttFile && argument != nil && value == 0:
 		errno = k.ttIoctl(f, request, argument)
 	default:

@@ -19,6 +19,8 @@ const (
 	GroupSetContainer = 0x3b68
 	GroupGetDeviceFD  = 0x3b6a
 	DeviceGetRegion   = 0x3b6c
+	DeviceGetIRQ      = 0x3b6d
+	DeviceSetIRQs     = 0x3b6e
 	MapDMA            = 0x3b71
 	UnmapDMA          = 0x3b72
 
@@ -176,6 +178,36 @@ func regionOffset(index uint32) uint64 { return uint64(index+1) << 40 }
 
 func splitRegionOffset(offset uint64) (index int, inRegion uint64) {
 	return int(offset>>40) - 1, offset & (1<<40 - 1)
+}
+
+// vectorIoctl has the vectors of MSI (1) and MSI-X (2), and enables them without handlers.
+func vectorIoctl(f *Function, request uintptr, argument unsafe.Pointer) (int, unix.Errno) {
+	s := structureAt(argument, 20)
+	if request == DeviceGetIRQ {
+		index := s.uint32(8)
+		if s.uint32(0) != 16 || index > 2 {
+			return 0, unix.EINVAL
+		}
+		s.setUint32(12, f.Vectors[index])
+		return 0, 0
+	}
+	const eventFDs, trigger = 1 << 2, 1 << 5
+	index, count := s.uint32(8), s.uint32(16)
+	if s.uint32(0) != 20+4*count || s.uint32(4) != eventFDs|trigger || s.uint32(12) != 0 ||
+		index > 2 || count > f.Vectors[index] {
+		return 0, unix.EINVAL
+	}
+	all := structureAt(argument, int(20+4*count))
+	for i := range int(count) {
+		if all.uint32(20+4*i) != 1<<32-1 {
+			return 0, unix.EBADF
+		}
+	}
+	if f.KernelVectors != 0 && count > f.KernelVectors {
+		return int(f.KernelVectors), 0
+	}
+	f.EnabledVectors[index] = count
+	return 0, 0
 }
 
 func functionIoctl(f *Function, request uintptr, argument unsafe.Pointer) unix.Errno {

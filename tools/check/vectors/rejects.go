@@ -205,6 +205,7 @@ const (
 	sTensor   = "A tensor has `dims` dimensions, 0 to 8"
 	sSize     = "The size of a tensor in bytes is the product of the shape"
 	sArena    = "The `arena_offset` of each further tensor is"
+	sVectors  = "`interrupts`, `vectors` | kind and number"
 	sRole     = "The `role` of a tensor is Input, Output or Scratch."
 	sData     = "If `has_data` is 0, `data_offset` is 0."
 	sHasData  = "If `has_data` is 1, the payload has data for the tensor"
@@ -287,6 +288,13 @@ func resize(difference int) func(*file) {
 		size := len(f.data) + difference
 		f.data = append(f.data[:min(size, len(f.data)):min(size, len(f.data))],
 			make([]byte, max(0, difference))...)
+	}
+}
+
+// vectors declares interrupt vectors of device 0.
+func vectors(kind gen.InterruptKind, count uint16) func(*file) {
+	return func(f *file) {
+		f.view.Devices[0].Interrupts, f.view.Devices[0].Vectors = kind, count
 	}
 }
 
@@ -579,6 +587,15 @@ var tables = []definition{
 		func(f *file) { f.view.Segments[1].Size-- })),
 	of("segments.lmb", reject("segment-gap", "segment 2", "segment n: each starts at the end",
 		func(f *file) { f.view.Segments[2].Offset += 4096 })),
+
+	reject("vectors-without-a-kind", "device 0", sVectors,
+		func(f *file) { f.view.Devices[0].Vectors = 1 }),
+	reject("msi-without-vectors", "device 0", sVectors,
+		func(f *file) { f.view.Devices[0].Interrupts = gen.InterruptKindMsi }),
+	reject("msi-of-3-vectors", "device 0", sVectors, vectors(gen.InterruptKindMsi, 3)),
+	reject("msi-of-64-vectors", "device 0", sVectors, vectors(gen.InterruptKindMsi, 64)),
+	reject("msix-of-2049-vectors", "device 0", sVectors, vectors(gen.InterruptKindMsix, 2049)),
+	reject("vectors-of-kind-3", "device 0", sVectors, vectors(3, 1)),
 
 	reject("tensor-without-name", "tensor 0", sName, func(f *file) { f.view.Tensors[0].Name = 0 }),
 	reject("tensor-without-role", "tensor 1", sRole, func(f *file) { f.view.Tensors[1].Role = 0 }),

@@ -4,6 +4,7 @@ package main
 
 import (
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/vectors/vector"
 )
 
@@ -458,6 +459,12 @@ var addresses = []definition{
 		machine: machine{answers: []answer{always(bar0, 0, 0x0004000000000fff)}},
 		format:  []string{"If a reader knows a board with the PCI ids of the device"}},
 
+	{name: "msi-of-32-vectors", image: "minimal.lmb", want: "done",
+		change: func(f *file) { vectors(gen.InterruptKindMsi, 32)(f); f.stamp() },
+		format: []string{sVectors}},
+	{name: "msix-of-2048-vectors", image: "minimal.lmb", want: "done",
+		change: func(f *file) { vectors(gen.InterruptKindMsix, 2048)(f); f.stamp() },
+		format: []string{sVectors}},
 	{name: "other-vendor", image: "minimal.lmb", want: "reject wrong-device device 0",
 		machine: machine{devices: []vector.Device{{Vendor: 0xfffe, Device: 1,
 			Bars: [6]uint64{0: 16}}}}},

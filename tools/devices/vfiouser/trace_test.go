@@ -13,6 +13,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/hal"
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/check/effort"
 
 	"golang.org/x/sys/unix"
 )
@@ -172,7 +173,7 @@ func TestLongSessionIsStoredInAFile(t *testing.T) {
 		var out bytes.Buffer
 		trace := newTestTrace(t, &out, b)
 		// Several MB of text: the writer keeps at most one MB of it in memory.
-		const count = 200_000
+		count := effort.Cases(60_000, 200_000, 200_000)
 		for i := range uint64(count) {
 			trace.access('W', 0, i%1024*4, []byte{1, 2, 3, byte(i)})
 		}

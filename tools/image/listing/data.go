@@ -166,7 +166,8 @@ func (p *parser) elements(dtype gen.DType) []byte {
 	p.items("values", isElement, func(t token) {
 		bits, ok := npy.Bits(dtype, t.text)
 		if !ok {
-			p.fail(t, "%s is not a value of type %s", t.text, wordOf(dtypeWords, dtype))
+			p.fail(t, "%s is not a value of type %s (%s)", t.text, wordOf(dtypeWords, dtype),
+				npy.Range(dtype))
 		}
 		data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
 	})

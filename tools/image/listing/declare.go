@@ -129,8 +129,17 @@ func deviceOptions(t *lmb.Device) []option {
 		read := func(p *parser) { t.Bars[bar] = p.size("the smallest size of " + word) }
 		list = append(list, option{word, read, sizeText(t.Bars[bar]), t.Bars[bar] != 0})
 	}
+	for kind := gen.InterruptKindMsi; kind <= gen.InterruptKindMsix; kind++ {
+		read := func(p *parser) {
+			t.Interrupts, t.Vectors = kind, uint16(p.numberUpTo("interrupt vectors", fbs.VectorsMax))
+		}
+		list = append(list, option{interruptWords[kind], read, fmt.Sprint(t.Vectors),
+			t.Interrupts == kind})
+	}
 	return list
 }
+
+var interruptWords = []string{gen.InterruptKindMsi: "msi", gen.InterruptKindMsix: "msix"}
 
 // window declares a window. It also declares a window with a mistake, with size 0, so that the
 // numbers of the later windows stay right.

@@ -84,7 +84,8 @@ func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin, Captures: notes.Captures}
 	for _, t := range view.Devices {
 		image.Devices = append(image.Devices,
-			Device{view.Name(t.Board), t.Vendor, t.Device, *t.MinBarSizes(), t.Subsystem})
+			Device{view.Name(t.Board), t.Vendor, t.Device, *t.MinBarSizes(), t.Subsystem,
+				t.Interrupts, t.Vectors})
 	}
 	for _, r := range view.Rules {
 		name := view.Name(r.Name)

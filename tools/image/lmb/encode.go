@@ -197,7 +197,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	devices := vector(b, gen.ImageStartDevicesVector, e.image.Devices, func(t Device) {
 		gen.CreateDevice(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5],
 			e.text.names[t.Board], t.Vendor, t.Device,
-			t.Subsystem, 0, gen.InterruptKindInvalid, 0)
+			t.Subsystem, t.Vectors, t.Interrupts, 0)
 	})
 	rules := vector(b, gen.ImageStartRulesVector, e.image.Rules, func(r Rule) {
 		gen.CreateRule(b, r.First, r.Last, r.Device, r.Bar, r.Widths, r.Memory,

@@ -45,6 +45,8 @@ type Device struct {
 	Vendor, Device uint16
 	Bars           [6]uint64 // minimum size of each BAR
 	Subsystem      uint32    // subsystem id << 16 | subsystem vendor id; 0: any
+	Interrupts     gen.InterruptKind
+	Vectors        uint16 // number of interrupt vectors; 0: none
 }
 
 // Rule describes the accesses that a range of registers or memory of a device accepts.

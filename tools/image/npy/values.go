@@ -18,12 +18,29 @@ func Values(dtype gen.DType, words []string) ([]byte, error) {
 	for i, word := range words {
 		bits, ok := Bits(dtype, strings.TrimSpace(word))
 		if !ok {
-			return nil, fmt.Errorf("element %d: %q is not a value of type %s", i, word,
-				strings.ToLower(gen.EnumNamesDType[dtype]))
+			return nil, fmt.Errorf("element %d: %q is not a value of type %s (%s)", i, word,
+				strings.ToLower(gen.EnumNamesDType[dtype]), Range(dtype))
 		}
 		data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
 	}
 	return data, nil
+}
+
+// Range describes the values that a type has.
+func Range(dtype gen.DType) string {
+	bits := 8 * fbs.DTypeSize(dtype)
+	switch dtype {
+	case gen.DTypeFloat16:
+		return "numbers up to 65504"
+	case gen.DTypeBfloat16, gen.DTypeFloat32:
+		return "numbers up to 3.4e38"
+	case gen.DTypeFloat64:
+		return "numbers up to 1.8e308"
+	case gen.DTypeUint8, gen.DTypeUint16, gen.DTypeUint32, gen.DTypeUint64:
+		return fmt.Sprintf("integers from 0 to %d", uint64(math.MaxUint64)>>(64-bits))
+	}
+	most := int64(math.MaxInt64) >> (64 - bits)
+	return fmt.Sprintf("integers from %d to %d", -most-1, most)
 }
 
 // Bits returns the bits of an element that is given as a number in text form. A decimal number is

@@ -18,6 +18,7 @@ import (
 
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 )
@@ -111,6 +112,7 @@ func TestPageLayoutInABrowser(t *testing.T) {
 	_, function, _ := strings.Cut(string(measure), "\nfunction")
 	few := []viewport{{1440, 1000, false}, {500, 900, true}, {360, 740, false}}
 	all := append([]viewport{{1440, 1000, true}, {900, 1000, false}, {500, 900, false}}, few...)
+	all = all[effort.Cases(3, 3, 0):]
 	folder := t.TempDir()
 	for _, page := range []struct {
 		name   string

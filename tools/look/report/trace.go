@@ -184,7 +184,8 @@ func readSummary(text []byte) (*Profile, error) {
 	}
 	if summary.Version != traceVersion {
 		return nil, fmt.Errorf("the profile has version %d, "+
-			"but this lm reads version %d", summary.Version, traceVersion)
+			"but this lm reads version %d; write it again with lm replay --profile",
+			summary.Version, traceVersion)
 	}
 	if err := summary.Profile.checkNumbers(); err != nil {
 		return nil, fmt.Errorf("lightmetal: %w", err)

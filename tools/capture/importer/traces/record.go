@@ -60,7 +60,7 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	case t.barAccesses == 0:
 		return nil, t.noAccessError()
 	}
-	t.trace.MSIX = t.config.msix()
+	t.trace.MSIX, t.trace.Vectors = t.config.msix(), t.config.vectors
 	if t.configStores > 0 {
 		text := fmt.Sprintf("this store to PCI configuration space is left out (%s in all): "+
 			"a replay configures the device itself", english.Count(t.configStores, "store"))
@@ -163,6 +163,7 @@ func (t *recording) addRecord(rec *record.Record) error {
 		if t.configStores++; t.configStores == 1 {
 			t.configStoreLine = rec.Line
 		}
+		t.config.noteVectors(rec.Offset, rec.Data)
 	case record.ConfigRead:
 		t.configLoads++
 		t.config.add(rec.Offset, rec.Data)

@@ -15,6 +15,9 @@ type Summary struct {
 	Regions []RegionSummary `json:"regions"`
 	Other   []Count         `json:"other"` // lines without an access, by kind
 
+	// Blocks lists data that the trace stores and loads, as far as its board is known
+	Blocks []Block `json:"blocks,omitempty"`
+
 	// Events lists records that are neither accesses of a BAR nor of host memory. No image contains
 	// them.
 	Events []Warning `json:"events,omitempty"`
@@ -22,6 +25,29 @@ type Summary struct {
 	// Blocked lists the accesses that no image can contain. For QEMU, only chosen regions with a
 	// known base count.
 	Blocked []Warning `json:"blocked"`
+}
+
+// Block is consecutive bytes that a trace stores or loads, one access after the other.
+type Block struct {
+	Stored bool   `json:"stored"`
+	Place  string `json:"place"` // as in Flag, such as 1,1,0x20000
+	Bytes  int    `json:"bytes"`
+	Line   int    `json:"line"`  // of the first access
+	Times  int    `json:"times"` // how often the trace stores or loads all of these bytes
+	Guess  string `json:"guess"` // type and shape, and why
+	Flag   string `json:"flag"`  // of lm import, which makes a tensor of the block
+}
+
+func (b *Block) String() string {
+	verb, times := "loads", ""
+	if b.Stored {
+		verb = "stores"
+	}
+	if b.Times > 1 {
+		times = fmt.Sprintf(", %d times", b.Times)
+	}
+	return fmt.Sprintf("line %d %s %s at %s%s, perhaps %s: %s", b.Line, verb,
+		english.Count(b.Bytes, "byte"), b.Place, times, b.Guess, b.Flag)
 }
 
 // RegionSummary counts the accesses to one range of addresses. This is a BAR (mmiotrace and vfio,
@@ -65,6 +91,9 @@ func (s *Summary) String() string {
 		fmt.Fprintf(&b, "%s: %s, %s; addresses 0x%x to 0x%x (%s)\n", r.Name,
 			english.Count(r.Loads, "load"), english.Count(r.Stores, "store"), r.First, r.Last,
 			r.widthsText())
+	}
+	for i := range s.Blocks {
+		fmt.Fprintf(&b, "%s\n", &s.Blocks[i])
 	}
 	for _, other := range s.Other {
 		fmt.Fprintf(&b, "other: %s: %d\n", other.Name, other.N)

@@ -46,6 +46,7 @@ type Trace struct {
 	Ignored        []Count    // lines without an access to the device, by kind
 	HostAccesses   int        // accesses of the device to host memory, which Read does not return
 	MSIX           *MSIXTable // nil: not known
+	Vectors        Vectors    // that the program enabled in configuration space
 	Warnings       []Warning
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -176,7 +177,19 @@ func (m *Image) isSequenceName(name uint32) bool {
 
 func (m *Image) isDevice(i int) bool {
 	d := &m.Devices[i]
-	return d.Reserved == 0 && d.Vectors == 0 && d.Interrupts == 0 && m.isName(d.Board)
+	return d.Reserved == 0 && hasRightVectors(d) && m.isName(d.Board)
+}
+
+func hasRightVectors(d *Device) bool {
+	switch d.Interrupts {
+	case 0:
+		return d.Vectors == 0
+	case 1: // MSI
+		return slices.Contains([]uint16{1, 2, 4, 8, 16, 32}, d.Vectors)
+	case 2: // MSI-X
+		return d.Vectors >= 1 && d.Vectors <= 2048
+	}
+	return false
 }
 
 // knownBoard returns the board with the ids of a device, nil if no board has them.

@@ -1,0 +1,87 @@
+package hal
+
+// A device that is told to use an interrupt vector may reject that unless the vector is enabled.
+// Nothing handles the interrupts: programs of images load registers.
+
+import (
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+const capabilityControlMSIXCount = 0x7ff // PCI_MSIX_FLAGS_QSIZE: number of vectors - 1
+
+// EnableVectors implements Device.
+func (d *device) EnableVectors(kind gen.InterruptKind, count uint16) error {
+	return d.backend.enableVectors(kind, uint64(count))
+}
+
+func (d *device) tooFewVectorsFault(has, needs uint64) error {
+	return d.fault(WrongDevice, fbs.Text("has %d interrupt vectors of the kind that the image "+
+		"declares, but the image needs %d", has, needs))
+}
+
+// enableVectors masks all vectors in the store that enables them, so that none arrives. MSI has no
+// such mask.
+func (p *pciBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
+	d := p.dev
+	if kind == gen.InterruptKindMsi {
+		return d.fault(NoDevice, "cannot keep MSI interrupts away from the kernel"+p.vfioAdvice())
+	}
+	at, has := p.findCapability(capabilityMSIX), uint64(0)
+	control, code := uint64(0), OK
+	if at != 0 {
+		at += capabilityControl
+		control, code = d.config.Load(at, 2)
+		has = control&capabilityControlMSIXCount + 1
+	}
+	if code == OK && has < count {
+		return d.tooFewVectorsFault(has, count)
+	}
+	if code == OK {
+		d.cleanups.addCleanup(func() error {
+			d.config.storeBit(at, msixEnable|msixMaskAll, 0)
+			return nil
+		})
+		code = d.config.Store(at, 2, control|msixEnable|msixMaskAll)
+	}
+	if code != OK {
+		return d.fault(code, "cannot enable interrupt vectors; run as root and without kernel "+
+			"lockdown")
+	}
+	return nil
+}
+
+// enableVectors lets the kernel enable the vectors without a handler (Linux, vfio_msi_enable). The
+// kernel disables them when the device is closed.
+func (v *vfioBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
+	d, index := v.dev, uint32(vfioMSIIndex)
+	if kind == gen.InterruptKindMsix {
+		index = vfioMSIXIndex
+	}
+	info := vfioIRQInfo{argsz: 16, index: index}
+	err := ioctlStruct(d.config.fd, vfioDeviceGetIRQInfo, structPointer(&info),
+		"VFIO_DEVICE_GET_IRQ_INFO", d.pciFunction.Address)
+	if err != nil {
+		return err
+	}
+	if has := uint64(info.count); has < count {
+		return d.tooFewVectorsFault(has, count)
+	}
+	request := &vfioIRQSet{flags: vfioIRQSetEventFD | vfioIRQSetTrigger, index: index}
+	request.argsz, request.count = vfioIRQSetSize+4*uint32(count), uint32(count)
+	for i := range request.eventFDs {
+		request.eventFDs[i] = -1
+	}
+	available, err := syscalls.ioctl(d.config.fd, vfioDeviceSetIRQs, 0, structPointer(request))
+	if available > 0 { // instead of enabling fewer
+		return d.fault(NoDevice, fbs.Text("the kernel has only %d interrupt vectors for it, but "+
+			"the image needs %d", uint64(available), count))
+	}
+	return syscallFault("VFIO_DEVICE_SET_IRQS", d.pciFunction.Address, err)
+}
+
+// enableVectors fails: the driver has the device's vectors.
+func (t *ttBackend) enableVectors(gen.InterruptKind, uint64) error {
+	return t.dev.fault(NoDevice, "its driver keeps the interrupt vectors; make the image without "+
+		"them")
+}
