@@ -49,8 +49,11 @@ func Of(source *fbs.View, sequence int) (*Rehearsal, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(r.checks) == 0 {
+		return nil, fmt.Errorf("sequence %q has no checks, so there is nothing to rehearse", s.Name)
+	}
 	image.Tensors = append(image.Tensors, lmb.Tensor{Name: r.unusedName(), Role: gen.RoleOutput,
-		DType: gen.DTypeUint8, Shape: []uint32{uint32(max(size, 1))}})
+		DType: gen.DTypeUint8, Shape: []uint32{uint32(size)}})
 	return r, nil
 }
 

@@ -136,3 +136,14 @@ func TestChecksBehindTheEndOfTheRunDoNotCount(t *testing.T) {
 		}
 	}
 }
+
+func TestSequenceWithoutChecksIsNotRehearsed(t *testing.T) {
+	image, err := listing.Parse("x.lms", []byte(fmt.Sprintf(source, "delay 1us")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Of(verified(t, image), 0); err == nil ||
+		!strings.Contains(err.Error(), "nothing to rehearse") {
+		t.Errorf("the error is %v, want one", err)
+	}
+}
