@@ -1,7 +1,7 @@
 package hal
 
-// A command for an interrupt vector that is not enabled may fail, for example in an NVMe controller.
-// Nothing handles the interrupts: images load registers.
+// A command for an interrupt vector that is not enabled may fail, as in an NVMe controller. Nothing
+// handles the interrupts: images load registers.
 
 import (
 	"lightmetal/fbs"
