@@ -182,8 +182,8 @@ func splitRegionOffset(offset uint64) (index int, inRegion uint64) {
 
 // vectorIoctl has the vectors of MSI (1) and MSI-X (2), and enables them without handlers.
 func vectorIoctl(f *Function, request uintptr, argument unsafe.Pointer) (int, unix.Errno) {
-	s := structureAt(argument, 20)
 	if request == DeviceGetIRQ {
+		s := structureAt(argument, 16)
 		index := s.uint32(8)
 		if s.uint32(0) != 16 || index > 2 {
 			return 0, unix.EINVAL
@@ -191,6 +191,7 @@ func vectorIoctl(f *Function, request uintptr, argument unsafe.Pointer) (int, un
 		s.setUint32(12, f.Vectors[index])
 		return 0, 0
 	}
+	s := structureAt(argument, 20)
 	const eventFDs, trigger = 1 << 2, 1 << 5
 	index, count := s.uint32(8), s.uint32(16)
 	if s.uint32(0) != 20+4*count || s.uint32(4) != eventFDs|trigger || s.uint32(12) != 0 ||
