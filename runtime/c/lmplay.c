@@ -1114,7 +1114,10 @@ static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 
 static const char *check_device(const struct lmplay_image *image, uint32_t index) {
 	const struct device *d = device_at(image, index);
-	uint32_t most = (d->interrupts == INTERRUPTS_MSIX) ? 2048u : 32u;
+	uint32_t most = 32;
+	if (d->interrupts == INTERRUPTS_MSIX) {
+		most = 2048;
+	}
 	if (d->reserved != 0u) {
 		return TEXT("reserved bytes are not zero");
 	}
