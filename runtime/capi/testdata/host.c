@@ -138,7 +138,7 @@ static void misuse(char **args)
 	IS(lm_version(NULL), LM_USAGE);
 	IS(lm_version(&version), LM_OK);
 	IS(version.abi, LM_ABI);
-	IS(version.format_major, 2);
+	IS(version.format_major, 3);
 
 	IS(lm_open(NULL, &image), LM_USAGE);
 	IS(lm_open(args[0], NULL), LM_USAGE);
