@@ -49,6 +49,26 @@ again     bar2+0x30, line 9, and 9 of the other: loaded 1 time and 2 (1 place): 
 	}
 }
 
+// A register that varies in one place is still waited for in others.
+func TestOnlyTheLoadThatVariesIsNotCompared(t *testing.T) {
+	folder := t.TempDir()
+	rest := []string{"W 2 10 4 01000000", "R 2 20 4 00000000", "R 2 20 4 00000000",
+		"R 2 20 4 02000000", "W 2 14 4 01000000"}
+	a := writeRecord(t, folder, "a.record", append([]string{"R 2 20 4 00000000"}, rest...)...)
+	b := writeRecord(t, folder, "b.record", append([]string{"R 2 20 4 02000000"}, rest...)...)
+	image := filepath.Join(folder, "x.lmb")
+	if exit, _, errs := lm(t, "import", "--again", b, a, "-o", image); exit != 0 {
+		t.Fatal(errs)
+	}
+	_, listing, _ := lm(t, "dump", image)
+	text := strings.Join(strings.Fields(listing), " ")
+	const want = "main: read.4 bar2+0x20 write.4 bar2+0x10 0x1 poll.4 bar2+0x20 == 0x2 within 1s " +
+		"write.4 bar2+0x14 0x1"
+	if !strings.HasSuffix(text, want) {
+		t.Errorf("got\n%s\nwant it to end with\n%s", text, want)
+	}
+}
+
 // Of a register that varies in one recording and is a wait in another one, the value is ignored;
 // flags on the command line decide for their places.
 func TestValuesThatVaryAreNotWaitedFor(t *testing.T) {

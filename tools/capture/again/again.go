@@ -73,6 +73,8 @@ type Comparison struct {
 	Transfers   int          `json:"transfers"` // of host memory, that both have
 	Differences []Difference `json:"differences"`
 	Moves       []Move       `json:"-"` // registers that stores carry values to
+	// Lines of a with loads of registers whose values vary there
+	Varying map[int]Place `json:"-"`
 }
 
 // Move says that stores to a place have the values that loads of another place returned.
@@ -93,7 +95,7 @@ func Compare(a, b *Recording, isInput func(p Place) bool) (*Comparison, error) {
 	c := &comparer{a: a.Accesses, b: b.Accesses, isInput: isInput, found: map[Difference]int{},
 		host: blocks{a: a, b: b, inB: map[uint64]uint64{}, inA: map[uint64]uint64{}},
 		last: map[Place]pair{}, moves: map[Place]*Move{},
-		to: &Comparison{Differences: []Difference{}}}
+		to: &Comparison{Differences: []Difference{}, Varying: map[int]Place{}}}
 	stores, err := c.align()
 	if err != nil {
 		return nil, err
@@ -235,7 +237,7 @@ func (c *comparer) compareLoads(from, to pair) {
 // compareRegister compares the loads of a register between two stores. If their number or one
 // before the last differs, the program waited for the last.
 func (c *comparer) compareRegister(p Place, inA, inB []int) {
-	n := min(len(inA), len(inB))
+	n, all := min(len(inA), len(inB)), inA
 	waits := len(inA) != len(inB)
 	for i := range n - 1 {
 		waits = waits || c.a[inA[i]].Value != c.b[inB[i]].Value
@@ -262,6 +264,10 @@ func (c *comparer) compareRegister(p Place, inA, inB []int) {
 			continue
 		}
 		c.add(Difference{Kind: Varies, Place: p}, a.Line, b.Line, a.Value, b.Value)
+		// What the loads before have awaited is not known, either.
+		for _, load := range all {
+			c.to.Varying[c.a[load].Line] = p
+		}
 	}
 }
 

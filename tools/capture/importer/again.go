@@ -107,26 +107,32 @@ func (r *Repetitions) Apply() []*again.Comparison {
 	for i := range decided {
 		decided[i].Place = decided[i].Place.withDefaultBar(o.Bar)
 	}
+	byUser := slices.Clone(decided)
 	for _, c := range r.comparisons {
 		for _, m := range c.Moves {
 			decided = append(decided, o.addCarry(m))
 		}
 	}
-	// Values that vary come first: they decide, too.
-	for _, kind := range []again.Kind{again.Varies, again.Waits} {
-		for _, c := range r.comparisons {
-			for _, d := range c.Differences {
-				place := rangeOf(d.Place)
-				switch {
-				case d.Kind != kind || slices.Contains(decided, place):
-					continue
-				case kind == again.Varies:
-					o.Ignore = append(o.Ignore, place)
-				default:
-					o.Poll = append(o.Poll, place)
-				}
-				decided = append(decided, place)
+	for _, c := range r.comparisons {
+		for _, d := range c.Differences {
+			place := rangeOf(d.Place)
+			switch {
+			case slices.Contains(decided, place):
+				continue
+			case d.Kind == again.Varies && place.Bus:
+				o.Ignore = append(o.Ignore, place)
+			case d.Kind == again.Waits:
+				o.Poll = append(o.Poll, place)
+			default:
+				continue
 			}
+			decided = append(decided, place)
+		}
+	}
+	o.varying = map[int]bool{}
+	for _, c := range r.comparisons {
+		for line, place := range c.Varying {
+			o.varying[line] = !slices.Contains(byUser, rangeOf(place))
 		}
 	}
 	return r.comparisons

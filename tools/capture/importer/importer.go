@@ -117,7 +117,8 @@ type Options struct {
 	// "frame". With the zero values the image has one sequence, "main".
 	Frame, Stop Part
 
-	repeated int // number of traces of the same work with which this one was compared
+	repeated int          // number of traces of the same work with which this one was compared
+	varying  map[int]bool // lines of loads whose values another recording does not have
 
 	Without []string // passes to leave out
 	// Called from time to time with the number of bytes of the trace that were read; may be nil

@@ -33,7 +33,7 @@ func (a *tensorAssigner) run() (passResult, error) {
 			return a.result, err
 		}
 	}
-	if len(a.tensors) == 0 && len(a.options.Ignore) == 0 {
+	if len(a.tensors) == 0 && len(a.options.Ignore) == 0 && len(a.options.varying) == 0 {
 		return a.result, nil
 	}
 	hosted := hostTensors{program: a.program}
@@ -182,7 +182,9 @@ func (a *tensorAssigner) assignStep(out *stepList, s step) error {
 	}
 	ignored, all := false, true
 	if s.op == stepLoad && index < 0 {
-		ignored, all = a.isInRanges(&s, a.options.Ignore)
+		if ignored, all = a.isInRanges(&s, a.options.Ignore); !ignored {
+			ignored, all = a.varies(&s)
+		}
 	}
 	switch {
 	case (!whole || !all) && s.elementCount() > 1:
@@ -198,6 +200,17 @@ func (a *tensorAssigner) assignStep(out *stepList, s step) error {
 	a.updateHolds(&s, index)
 	out.appendStep(s)
 	return nil
+}
+
+// varies reports whether loads of a step have other values in another recording. all is false if
+// only those of some registers have.
+func (a *tensorAssigner) varies(s *step) (in, all bool) {
+	all = true
+	for k := range s.count {
+		isOne := a.options.varying[s.lineOf(k)]
+		in, all = in || isOne, all && isOne
+	}
+	return in, all || s.elementCount() == 1
 }
 
 // assignHalves assigns each half of a run.
