@@ -335,7 +335,7 @@ func (c *Comparison) Err() error {
 			d.Place)
 	default:
 		text += fmt.Sprintf(": if it is data, name it with --input, or keep this one with "+
-			"--as-data %s", d.Place)
+			"--as-data %s; never a bus address: that needs recordings with host memory", d.Place)
 	}
 	return traces.TraceError(d.LineA, "%s", text)
 }

@@ -10,8 +10,8 @@ import (
 // String returns one line with the totals, and one for each place that differs.
 func (c *Comparison) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "again     %s and %s in both recordings; %d of the loads returned the same",
-		english.Count(c.Stores, "store"), english.Count(c.Loads, "load"), c.Agreed)
+	fmt.Fprintf(&b, "again     %s and %s in both recordings; %s of the loads returned the same",
+		english.Count(c.Stores, "store"), english.Count(c.Loads, "load"), english.Number(c.Agreed))
 	if c.Transfers > 0 {
 		fmt.Fprintf(&b, "; %s of host memory", english.Count(c.Transfers, "transfer"))
 	}
