@@ -32,7 +32,7 @@ const pageBits = 12
 
 const blockBits = 6 // buffers for DMA begin at blocks of 64 bytes: lines of the cache
 
-// blocks tells which blocks of the host memory of two recordings are the same one.
+// blocks has which blocks of the host memory of two recordings are the same one.
 type blocks struct {
 	a, b     *Recording
 	inB, inA map[uint64]uint64 // number of the block in the other recording
@@ -176,7 +176,7 @@ func (c *comparer) compareTransfer(a, b *Transfer, returned map[[2]uint16]bool) 
 			first := a.Bus + uint64(at)
 			d := Difference{Kind: Unknown,
 				Place: Place{Offset: first, Last: first + uint64(size) - 1}}
-			valueA, valueB := wordOf(inA), wordOf(inB)
+			valueA, valueB := traces.Little(inA), traces.Little(inB)
 			switch {
 			case c.host.areOne(valueA, valueB):
 				d.Kind = Address
@@ -191,10 +191,4 @@ func (c *comparer) compareTransfer(a, b *Transfer, returned map[[2]uint16]bool) 
 		}
 		at += size
 	}
-}
-
-func wordOf(data []byte) uint64 {
-	var word [8]byte
-	copy(word[:], data)
-	return binary.LittleEndian.Uint64(word[:])
 }

@@ -97,7 +97,7 @@ func (w *wholeReader) Memory(_ int, bus, size uint64) error {
 	return nil
 }
 
-// Apply sets the options that carry values, that leave out comparisons of registers whose values
+// Apply sets the options that carry values, that leave out comparisons of loads whose values
 // vary in any trace, and that wait where the traces waited. What the options say already has
 // priority. It returns the comparisons.
 func (r *Repetitions) Apply() []*again.Comparison {
@@ -107,10 +107,15 @@ func (r *Repetitions) Apply() []*again.Comparison {
 	for i := range decided {
 		decided[i].Place = decided[i].Place.withDefaultBar(o.Bar)
 	}
-	byUser := slices.Clone(decided)
 	for _, c := range r.comparisons {
 		for _, m := range c.Moves {
 			decided = append(decided, o.addCarry(m))
+		}
+	}
+	o.varying = map[int]bool{}
+	for _, c := range r.comparisons {
+		for line, place := range c.Varying {
+			o.varying[line] = !slices.Contains(decided, rangeOf(place))
 		}
 	}
 	for _, c := range r.comparisons {
@@ -127,12 +132,6 @@ func (r *Repetitions) Apply() []*again.Comparison {
 				continue
 			}
 			decided = append(decided, place)
-		}
-	}
-	o.varying = map[int]bool{}
-	for _, c := range r.comparisons {
-		for line, place := range c.Varying {
-			o.varying[line] = !slices.Contains(byUser, rangeOf(place))
 		}
 	}
 	return r.comparisons

@@ -191,9 +191,7 @@ func (c *carrySearch) match(from, to loadKey) (l likelyCarry, ok bool) {
 // isSeenByPoll reports whether the program waited for the value of a load.
 func (c *carrySearch) isSeenByPoll(loads []again.Moved, at int, taken map[int]bool) bool {
 	s := c.steps.at(loads[at].At)
-	_, listed := c.listedMask(s)
-	waits, _ := c.isInRanges(s, c.options.Wait)
-	return listed || waits || s.hasFlag(flagInterrupt) || at > 0 && !taken[at-1] &&
+	return c.isAwaited(s) || at > 0 && !taken[at-1] &&
 		loads[at].At <= loads[at-1].At+1 && loads[at].A != loads[at-1].A
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/again"
 	"lightmetal/tools/capture/importer/traces"
@@ -43,9 +44,6 @@ func (c *Carry) String() string {
 	return fmt.Sprintf("%s0x%x=%s0x%x", c.From.flagText(), c.From.First, c.To.flagText(),
 		c.To.First)
 }
-
-// scratchMax is the size in bytes of all scratch tensors of an image.
-const scratchMax = 4096
 
 // carrier turns loads whose values the program stores later, and these stores, into copies through
 // a scratch tensor.
@@ -268,18 +266,22 @@ func (c *carrier) checkTransfer(o *Carry, load, store *carriedAccess, isWait boo
 			"the frame or part at line %d or before", text, load.line)
 	}
 	l, s := c.steps.at(load.i), c.steps.at(store.i)
-	_, listed := c.listedMask(l)
-	waits, _ := c.isInRanges(l, c.options.Wait)
-	isWait = isWait || waits || listed || l.hasFlag(flagInterrupt)
 	switch {
 	case l.width != s.width:
 		return traces.TraceError(store.line, "%s, but it has %d bytes and the load has %d: an "+
 			"image carries whole accesses only", text, s.width, l.width)
-	case isWait:
+	case isWait || c.isAwaited(l):
 		return traces.TraceError(store.line, "%s, and for which the image waits: what only a "+
 			"poll saw cannot be carried", text)
 	}
 	return nil
+}
+
+// isAwaited reports whether the image waits for the value of a load.
+func (p *program) isAwaited(s *step) bool {
+	_, listed := p.listedMask(s)
+	waits, _ := p.isInRanges(s, p.options.Wait)
+	return listed || waits || s.hasFlag(flagInterrupt)
 }
 
 // assignSlots turns the accesses of transfers into copies. A place in the scratch tensor is used
@@ -308,9 +310,9 @@ func (c *carrier) assignSlots(list []transfer) error {
 		}
 	}
 	c.scratchSize = uint32(len(usedUntil)) * width
-	if c.scratchSize > scratchMax {
+	if c.scratchSize > fbs.ScratchMax {
 		return traces.TraceError(0, "%d values are carried at the same time, but an image has "+
-			"room for %d bytes: import less with --part FROM..TO", len(usedUntil), scratchMax)
+			"room for %d bytes: import less with --part FROM..TO", len(usedUntil), fbs.ScratchMax)
 	}
 	if len(list) > 0 {
 		c.result.summary += fmt.Sprintf(", in %s of scratch",

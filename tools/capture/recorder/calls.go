@@ -78,7 +78,7 @@ func (r *recording) enterCall(t *thread) bool {
 		of := *a
 		c.pointedArea = &of
 	}
-	c.isMinor, c.isWait = !r.prepareCall(t, c, regs), r.mayTellOfInterrupt(t, c)
+	c.isMinor, c.isWait = !r.prepareCall(t, c, regs), r.mayShowInterrupt(t, c)
 	if c.isMinor && c.pointedArea == nil && c.openedPages == nil && !c.isWait {
 		return false
 	}

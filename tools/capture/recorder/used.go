@@ -21,7 +21,7 @@ const (
 )
 
 // usedSpans returns the offsets in m, between two ones, of memory that may differ from the record:
-// pages that nobody has used are zero, and are not read, because that would allocate them.
+// pages that were never used are zero, and are not read, because that would allocate them.
 func (r *recording) usedSpans(m *dmaRange, from, to uint64) (list []span) {
 	used, known := []span{{from, to}}, false
 	if to-from >= sparseMin {

@@ -16,10 +16,10 @@ import (
 )
 
 // A program that sleeps until an interrupt makes no loop. The recorder writes an IRQ line when a
-// system call tells the program of an interrupt: a wait for an eventfd that VFIO signals, or a
+// system call shows the program an interrupt: a wait for an eventfd that VFIO signals, or a
 // blocking call for the file of a driver.
 
-// interruptSource is an eventfd or a file that tells a program of interrupts.
+// interruptSource is an eventfd or a file that reports interrupts to a program.
 type interruptSource struct {
 	device string // its name; "": the only device
 	vendor uint16 // and id: of a device that files represent
@@ -27,7 +27,7 @@ type interruptSource struct {
 	number int // of the interrupt
 	// number of interrupts that are recorded, but that the program has not read
 	reported uint64
-	// The file may also tell of other events: only a call in which the program slept counts.
+	// The file may also report other events: only a call in which the program slept counts.
 	mustSleep bool
 }
 
@@ -144,8 +144,8 @@ func (r *recording) sourceAt(t *thread, fd uint64) (s *interruptSource, unread u
 	return r.eventSources[id], count
 }
 
-// mayTellOfInterrupt reports whether the exit of a call may show an interrupt.
-func (r *recording) mayTellOfInterrupt(t *thread, c *call) bool {
+// mayShowInterrupt reports whether the exit of a call may show an interrupt.
+func (r *recording) mayShowInterrupt(t *thread, c *call) bool {
 	switch {
 	case len(r.eventSources)+len(r.driverSources) == 0:
 		return false
@@ -160,7 +160,7 @@ func (r *recording) mayTellOfInterrupt(t *thread, c *call) bool {
 	return true
 }
 
-// recordInterrupts records the interrupts of which a call has told the program.
+// recordInterrupts records the interrupts that a call has shown to the program.
 func (r *recording) recordInterrupts(t *thread, c *call, result uint64) {
 	isRead := c.number == unix.SYS_READ
 	if callError(result) != 0 || result == 0 && c.number != unix.SYS_IOCTL {

@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     take(events[0]);
     end(t);
 
-    t = begin(1); // 2: poll, then a read that tells nothing new
+    t = begin(1); // 2: poll, then a read that shows nothing new
     struct pollfd p[2] = {{events[0], POLLIN}, {events[1], POLLIN}};
     check(poll(p, 2, -1) == 1, "poll");
     (void)bar[2];
