@@ -15,10 +15,10 @@ import (
 // pendingOutputs are the outputs of this process. A signal that ends it removes the temporary files
 // of those that are not committed.
 type pendingOutputs struct {
-	mutex        sync.Mutex
-	list         files.Outputs
-	watch        sync.Once
-	isSupervised atomic.Bool // a replay handles the next signal itself
+	mutex   sync.Mutex
+	list    files.Outputs
+	watch   sync.Once
+	handler atomic.Pointer[func(unix.Signal)] // handles the next signal in place of the end
 }
 
 var pending pendingOutputs
@@ -35,6 +35,12 @@ func openOutput(path string, mode uint32) (*files.Output, error) {
 	return f, err
 }
 
+// handleNext calls handle in place of ending the process when the next signal arrives.
+func (p *pendingOutputs) handleNext(handle func(unix.Signal)) {
+	p.watch.Do(p.awaitSignals)
+	p.handler.Store(&handle)
+}
+
 // awaitSignals catches the signals that are not ignored, as nohup does, from here on.
 func (p *pendingOutputs) awaitSignals() {
 	signals := make(chan os.Signal, 4)
@@ -44,11 +50,13 @@ func (p *pendingOutputs) awaitSignals() {
 		}
 	}
 	go func() {
-		s := <-signals
-		for p.isSupervised.CompareAndSwap(true, false) {
-			s = <-signals
+		for s := range signals {
+			if handle := p.handler.Swap(nil); handle != nil {
+				(*handle)(s.(unix.Signal))
+			} else {
+				p.removeAndEnd(s.(unix.Signal))
+			}
 		}
-		p.removeAndEnd(s.(unix.Signal))
 	}()
 }
 

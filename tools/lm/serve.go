@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"lightmetal/hal"
@@ -21,6 +18,7 @@ import (
 	"lightmetal/tools/lmrun/files"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // serveFlags are the flags of lm serve as they are typed.
@@ -97,7 +95,7 @@ func (f *serveFlags) run() (err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	cancelOnSignal(cancel)
+	pending.handleNext(func(unix.Signal) { cancel() })
 	listener, err := vfiouser.Listen(f.socket)
 	if err != nil {
 		function.Close()
@@ -114,17 +112,6 @@ func (f *serveFlags) run() (err error) {
 		err = unplayedError(function.Device(), "the client disconnected")
 	}
 	return err
-}
-
-// cancelOnSignal makes SIGINT, SIGTERM and SIGHUP end the server. The signals stay caught until the
-// process ends, so that a signal after the client has disconnected does not change the exit status.
-func cancelOnSignal(cancel func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() {
-		<-signals
-		cancel()
-	}()
 }
 
 // openWithFaults opens the device and injects the faults of --fault.

@@ -5,10 +5,7 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/signal"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"lightmetal/fbs"
@@ -55,10 +52,10 @@ func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
 		d.SetWaitLimit(f.waitLimit)
 	}
 	s.replay.SetStopFlag(&s.stop.requested)
-	signals, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	pending.isSupervised.Store(true)
-	go s.stop.awaitSignal(signals, done, func(name string) {
+	pending.handleNext(func(got unix.Signal) {
+		name := unix.SignalName(got)
+		s.stop.signal.Store(&name)
+		s.stop.requested.Store(1)
 		for _, d := range devices {
 			d.Stop(name + " ended the run")
 		}
@@ -68,11 +65,7 @@ func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
 	if len(devices) > 0 {
 		hideWaits = s.showWaits()
 	}
-	return hideWaits, func() {
-		pending.isSupervised.Store(false)
-		signal.Stop(signals)
-		close(done)
-	}
+	return hideWaits, func() { pending.handler.Store(nil) }
 }
 
 // mockGrace is the real time that the run on a mock may still take after a signal. The runtime's
@@ -85,20 +78,6 @@ func (s *session) haltMocks() {
 		if d, ok := device.(mock.Halter); ok {
 			d.Halt()
 		}
-	}
-}
-
-// awaitSignal requests the end of the runs when the first signal arrives, and calls stop with its
-// name. A second signal ends the process.
-func (r *stopRequest) awaitSignal(signals chan os.Signal, done chan struct{}, stop func(string)) {
-	select {
-	case <-done:
-	case got := <-signals:
-		signal.Stop(signals)
-		name := unix.SignalName(got.(syscall.Signal))
-		r.signal.Store(&name)
-		r.requested.Store(1)
-		stop(name)
 	}
 }
 

@@ -115,8 +115,9 @@ print_processor_seconds() {
 }
 
 # print_reasons LOG prints why a step failed, for the summary, since the end of the output may be
-# all that a reader has: the tests that failed, each with the last line of its text, and without
-# such a test the last lines of the log. At most ten lines of 200 characters.
+# all that a reader has: the tests that failed, each with the last line of its text; the packages
+# whose test program was ended by a signal or a panic; without both, the last lines of the log. At
+# most ten lines of 200 characters.
 print_reasons() {
 	awk '
 		function indent(text) { return "\n           " substr(text, 1, 200) }
@@ -129,6 +130,8 @@ print_reasons() {
 		}
 		# With go test -v, the text is above this line; of a fuzz target, it is below.
 		/^ *--- FAIL: / { name = $3 }
+		/^(signal|panic|fatal error): / { ended = $0 }
+		/^FAIL\t/ && ended != "" { tests[++n] = $2 ": " ended; ended = "" }
 		/^ *--- FAIL: / && why != "" { tests[++n] = $3 why; name = why = "" }
 		/./ { last[++lines % 3] = $0 }
 		END {
