@@ -1896,7 +1896,8 @@ static const char *check_with(struct checker *k, uint32_t at) {
 		next = command_at(k->image, at + 2u);
 	}
 	moved = *next;
-	if ((moved.opcode >= OPCODE_COUNT) || ((moved.mode == MODE_BULK) && (moved.opcode != OP_EXPECT)) ||
+	if ((moved.opcode >= OPCODE_COUNT) ||
+		((moved.mode == MODE_BULK) && (moved.opcode != OP_EXPECT)) ||
 		((((is_offset ? MOVED_OFFSETS : MOVED_VALUES) >> moved.opcode) & 1u) == 0u)) {
 		return TEXT("the next command has no such offset or value, or is bulk");
 	}
