@@ -21,10 +21,12 @@ type syscallTable struct {
 	pread  func(fd int, data []byte, offset int64) (int, error)
 	pwrite func(fd int, data []byte, offset int64) (int, error)
 	flock  func(fd, how int) error
+
+	openEventPoller func() (event, poller int, err error)
 }
 
 var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite,
-	unix.Flock}
+	unix.Flock, openEventPoller}
 
 func openFile(path string, flags int) (int, error) {
 	return unix.Open(path, flags|unix.O_CLOEXEC, 0)

@@ -1,11 +1,16 @@
 package hal
 
 // A command for an interrupt vector that is not enabled may fail, as in an NVMe controller. Nothing
-// handles the interrupts: images load registers.
+// handles the interrupts: images load registers. VFIO can wake a program that waits to do so.
 
 import (
+	"cmp"
+	"unsafe"
+
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+
+	"golang.org/x/sys/unix"
 )
 
 const capabilityControlMSIXCount = 0x7ff // PCI_MSIX_FLAGS_QSIZE: number of vectors - 1
@@ -51,8 +56,37 @@ func (p *pciBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	return nil
 }
 
-// enableVectors lets the kernel enable the vectors without a handler (Linux, vfio_msi_enable). The
-// kernel disables them when the device is closed.
+// AwaitInterrupt implements InterruptWaiter. The system call is one of Go's scheduler, so that a
+// sealed process may make it. A signal, as Go uses them, ends it early.
+func (d *device) AwaitInterrupt(nanoseconds int64) (isInterrupted bool) {
+	end := d.Now() + nanoseconds
+	for {
+		milliseconds := (end - d.Now()) / 1_000_000
+		if milliseconds <= 0 || d.interruptPoller == 0 {
+			d.Sleep(end - d.Now())
+			return false
+		}
+		var event unix.EpollEvent
+		n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.interruptPoller),
+			uintptr(unsafe.Pointer(&event)), 1, uintptr(milliseconds), 0, 0)
+		if n == 1 {
+			return true
+		}
+	}
+}
+
+// openEventPoller returns an epoll file that reports each write to an eventfd once: it is
+// edge-triggered, so that nothing has to read the eventfd.
+func openEventPoller() (event, poller int, err error) {
+	event, err1 := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	poller, err2 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	err3 := unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, event,
+		&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	return event, poller, cmp.Or(err1, err2, err3)
+}
+
+// enableVectors lets all vectors write to one eventfd. The kernel disables them when the device is
+// closed.
 func (v *vfioBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	d, index := v.dev, uint32(vfioMSIIndex)
 	if kind == gen.InterruptKindMsix {
@@ -67,11 +101,18 @@ func (v *vfioBackend) enableVectors(kind gen.InterruptKind, count uint64) error 
 	if has := uint64(info.count); has < count {
 		return d.tooFewVectorsFault(has, count)
 	}
+	event, poller, err := syscalls.openEventPoller()
+	d.cleanups.addFDCleanup(event)
+	d.cleanups.addFDCleanup(poller)
+	if err != nil {
+		return syscallFault("eventfd", d.pciFunction.Address, err)
+	}
+	d.interruptPoller = poller
 	request := new(vfioIRQSet) // a literal would add its 8 KB to the program
 	request.flags, request.index = vfioIRQSetEventFD|vfioIRQSetTrigger, index
 	request.argsz, request.count = vfioIRQSetSize+4*uint32(count), uint32(count)
 	for i := range request.eventFDs {
-		request.eventFDs[i] = -1
+		request.eventFDs[i] = int32(event)
 	}
 	available, err := syscalls.ioctl(d.config.fd, vfioDeviceSetIRQs, 0, structPointer(request))
 	if available > 0 { // instead of enabling fewer
