@@ -92,6 +92,30 @@ func SleepRaw(nanoseconds int64) {
 	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
+// openEventPoller returns an epoll file that reports each write to an eventfd once: it is
+// edge-triggered, so that nothing has to read the eventfd.
+func openEventPoller() (event, poller int, err error) {
+	poller = -1
+	event, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err == nil {
+		poller, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	}
+	if err == nil {
+		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, event,
+			&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	}
+	return event, poller, err
+}
+
+// epollWait returns 1 after an event, 0 after the time. A sealed process may make this system call,
+// since Go's scheduler does.
+func epollWait(fd int, milliseconds int64) (events int) {
+	var event unix.EpollEvent
+	n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd),
+		uintptr(unsafe.Pointer(&event)), 1, uintptr(milliseconds), 0, 0)
+	return int(n)
+}
+
 // Mmap maps length bytes of the file fd from offset on; fd -1: of anonymous memory. unix.Mmap's
 // table of mappings would add 9 KB to the program. Unlike Read and Write, Mmap and Munmap inform
 // Go's scheduler.

@@ -4,13 +4,8 @@ package hal
 // handles the interrupts: images load registers. VFIO can wake a program that waits to do so.
 
 import (
-	"cmp"
-	"unsafe"
-
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-
-	"golang.org/x/sys/unix"
 )
 
 const capabilityControlMSIXCount = 0x7ff // PCI_MSIX_FLAGS_QSIZE: number of vectors - 1
@@ -56,8 +51,7 @@ func (p *pciBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	return nil
 }
 
-// AwaitInterrupt implements InterruptWaiter. The system call is one of Go's scheduler, so that a
-// sealed process may make it. A signal, as Go uses them, ends it early.
+// AwaitInterrupt implements InterruptWaiter. A signal, as Go uses them, ends a system call early.
 func (d *device) AwaitInterrupt(nanoseconds int64) (isInterrupted bool) {
 	end := d.Now() + nanoseconds
 	for {
@@ -66,23 +60,10 @@ func (d *device) AwaitInterrupt(nanoseconds int64) (isInterrupted bool) {
 			d.Sleep(end - d.Now())
 			return false
 		}
-		var event unix.EpollEvent
-		n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.interruptPoller),
-			uintptr(unsafe.Pointer(&event)), 1, uintptr(milliseconds), 0, 0)
-		if n == 1 {
+		if epollWait(d.interruptPoller, milliseconds) == 1 {
 			return true
 		}
 	}
-}
-
-// openEventPoller returns an epoll file that reports each write to an eventfd once: it is
-// edge-triggered, so that nothing has to read the eventfd.
-func openEventPoller() (event, poller int, err error) {
-	event, err1 := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	poller, err2 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	err3 := unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, event,
-		&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
-	return event, poller, cmp.Or(err1, err2, err3)
 }
 
 // enableVectors lets all vectors write to one eventfd. The kernel disables them when the device is

@@ -3323,6 +3323,10 @@ static bool end_wait_if_over(struct lmplay_replay *r) {
 	uint64_t time = time_now(r);
 	bool is_over = (time >= r->wake_ns);
 	enum lmplay_code late = check_calls(r);
+	if ((r->phase == PHASE_POLL) && (r->interrupted != 0u)) {
+		r->interrupted = 0; /* before the load, so that an interrupt during it counts, too */
+		is_over = true;
+	}
 	if (late == LMPLAY_OK) {
 		late = check_time(r, time);
 	}
@@ -3396,6 +3400,8 @@ uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	uint64_t next = 0;
 	if (replay == NULL) {
 		/* There is no run. */
+	} else if ((replay->phase == PHASE_POLL) && (replay->interrupted != 0u)) {
+		/* The next load is due. */
 	} else if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
 		next = min_u64(replay->wake_ns, replay->end_ns + 1u);
 	} else if (replay->phase == PHASE_DMA_STATUS) {
@@ -3456,6 +3462,12 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 void lmplay_fault(struct lmplay_replay *replay) {
 	if (replay != NULL) {
 		replay->fault = 1;
+	}
+}
+
+void lmplay_interrupt(struct lmplay_replay *replay) {
+	if (replay != NULL) {
+		replay->interrupted = 1;
 	}
 }
 

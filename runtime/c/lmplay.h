@@ -496,6 +496,7 @@ struct lmplay_replay {
 	uint32_t late_fault;                  /* 1: "safe" has noted a fault that did not end it */
 	volatile uint32_t fault;              /* 1: lmplay_fault was called during the run */
 	volatile uint32_t stop;               /* 1: lmplay_stop was called during the run */
+	volatile uint32_t interrupted;        /* 1: lmplay_interrupt was called */
 };
 
 /*
@@ -603,6 +604,13 @@ void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *res
  * is then LMPLAY_BUS_FAULT, unless it fails for another reason.
  */
 void lmplay_fault(struct lmplay_replay *replay);
+
+/*
+ * Reports that a device may have changed what a poll waits for: its next load is due now, and not
+ * only after its interval. The port may call lmplay_interrupt in the handler of the device's
+ * interrupt. lmplay_interrupt only sets a flag, and may be called at any time; NULL does nothing.
+ */
+void lmplay_interrupt(struct lmplay_replay *replay);
 
 /*
  * Ends the current run from an interrupt or another task. lmplay_stop only sets a flag; NULL does
