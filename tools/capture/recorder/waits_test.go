@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +76,13 @@ func openTerminal(t *testing.T) (device *os.File, path string) {
 	return device, fmt.Sprintf("/dev/pts/%d", number)
 }
 
+// isAsleep reports whether the first thread of a process sleeps in a call, and is not stopped there
+// by the recorder.
+func isAsleep(pid int) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.Contains(string(text), ") S ")
+}
+
 func TestSleepInACallOfADriverIsAnInterrupt(t *testing.T) {
 	program, path := compileProgram(t, "testdata/blocks.c", "-O2"), createCard(t)
 	device, terminal := openTerminal(t)
@@ -87,10 +95,9 @@ func TestSleepInACallOfADriverIsAnInterrupt(t *testing.T) {
 			select {
 			case <-ended:
 				return
-			case <-time.After(3 * time.Millisecond):
+			case <-time.After(time.Millisecond):
 			}
-			if card[0] == step {
-				time.Sleep(3 * time.Millisecond)
+			if card[0] == step && isAsleep(childProcess(t, c.Process.Pid)) {
 				_, _ = device.WriteString("\n")
 				step++
 			}

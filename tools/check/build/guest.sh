@@ -10,6 +10,7 @@ nightly_guests=(
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU
 	TestShippedVerifierPrintsTheSameMessagesAsTheHost
+	TestScenarios/recorder-Virtio-VFIO
 	TestScenarios/recorder-mops
 	TestScenarios/recorder-sve
 	TestScenarios/shipped-answers-more
