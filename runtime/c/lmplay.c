@@ -93,7 +93,10 @@
    must assume that such a struct overlaps objects of other types. */
 #define MAY_ALIAS __attribute__((may_alias))
 #else
-#include <string.h>
+/* Not <string.h>: a compiler without a C library lacks it. */
+void *memcpy(void *to, const void *from, size_t size);
+void *memset(void *to, int value, size_t size);
+int memcmp(const void *a, const void *b, size_t size);
 #define copy_bytes(to, from, size) ((void)memcpy((to), (from), (size)))
 #define clear_bytes(to, size) ((void)memset((to), 0, (size)))
 #define bytes_differ(a, b, size) (memcmp((a), (b), (size)) != 0)

@@ -22,9 +22,10 @@
  *     lmplay_run(&replay, sequence, 0, &result)           repeat: write input, run, read output
  *     lmplay_unload(&replay)                              stops the DMA of the devices
  *
- * WHAT IT NEEDS. Of a C library, the player needs only memcpy, memset and memcmp. It allocates no
- * memory, calls no function recursively, and has no writable global data. All state is in structs
- * and in an arena that the caller provides. The processor must be little endian.
+ * WHAT IT NEEDS. The player includes no header of a C library, and of its functions calls only
+ * memcpy, memset and memcmp. On 32 bits, the compiler's library divides (README.md). The player
+ * allocates no memory, calls no function recursively, and has no writable global data. All state is
+ * in structs and in an arena that the caller provides. The processor must be little endian.
  *
  * THE IMAGE. The bytes of the image may lie in read-only flash, because the player stores nothing
  * to them. Their address must be a multiple of 8. They must not change from lmplay_open until after
