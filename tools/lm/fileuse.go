@@ -227,6 +227,7 @@ var fileUses = map[string]fileUse{
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "sequence": noFile},
 	},
+	"upgrade": {args: []*fileRole{readsFile}, flags: map[string]*fileRole{"out": writesFile}},
 	"verify": {
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"key": readsFile, "board": noFile},
