@@ -37,12 +37,17 @@ const innerInit = `#!/bin/busybox sh
 export PATH=/bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs t /tmp
 for m in $(cat /modules/order); do insmod /modules/$m; done
+mkdir /dev/virtio-ports
+for n in /sys/class/virtio-ports/*; do ln -s /dev/${n##*/} /dev/virtio-ports/$(cat $n/name); done
 . /work
 poweroff -f
 `
 
 // nestedQEMUFiles are the files of firmware that the inner QEMU opens.
 var nestedQEMUFiles = []string{"qboot.rom", "kvmvapic.bin", "linuxboot_dma.bin"}
+
+// rigTimeout is the limit of both machines: 2 minutes on an idle host.
+const rigTimeout = 35 * time.Minute
 
 // kernelDriverRig is a machine in which the recorded one runs.
 type kernelDriverRig struct {
@@ -117,12 +122,12 @@ func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, t
 			m.addFile(t, path, path)
 		}
 		m.addFile(t, "/bin/lm", fromEnv(t, "LM_GUEST_LM"))
-		m.addFile(t, "/vmlinuz", kernel); m.addFile(t, "/port.aml", "/tmp/vmrig/port.aml")
+		m.addFile(t, "/vmlinuz", kernel)
 		m.files["/initramfs"], m.files["/page"] = inner, []byte(r.page)
 	})
 	serial := filepath.Join(r.dir, "serial")
 	trace = filepath.Join(r.dir, "trace")
-	ctx, cancel := context.WithTimeout(context.Background(), bootTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), rigTimeout)
 	defer cancel()
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{"-M", "q35",
 		"-accel", "tcg,thread=multi", "-cpu", "max,-la57", "-smp", "2", "-m", "3G", "-nodefaults",
@@ -150,8 +155,11 @@ func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, t
 const nvmeWork = `
 for i in $(seq 100); do [ -e /dev/nvme0n1 ] && break; sleep 0.3; done
 head -c 4096 /dev/zero | tr '\0' A >/tmp/a
+echo write >/dev/virtio-ports/lm
 dd if=/tmp/a of=/dev/nvme0n1 bs=4096 seek=25 count=1 oflag=direct
+echo read >/dev/virtio-ports/lm
 dd if=/dev/nvme0n1 of=/tmp/b bs=4096 skip=25 count=1 iflag=direct
+echo end >/dev/virtio-ports/lm
 cmp /tmp/a /tmp/b && echo the inner machine read what it wrote
 dmesg | grep -i nvme
 rmmod nvme
@@ -160,12 +168,14 @@ rmmod nvme
 const nvmePage = `
 echo vfio-pci >/sys/bus/pci/devices/$CARD/driver_override
 echo $CARD >/sys/bus/pci/drivers_probe
-cp /port.aml port.aml
+lm record --port-table port.aml
 lm record -o card.record -- qemu-system-x86_64 -nodefaults -display none -no-reboot -serial stdio \
   -M q35,kernel-irqchip=split -accel kvm -cpu host -m 256 -bios qboot.rom \
   -device virtio-iommu-pci,addr=3,boot-bypass=off -acpitable file=port.aml \
   -device pcie-root-port,id=rp0,addr=1,chassis=1,slot=1 \
   -device vfio-pci,host=$CARD,bus=rp0,x-no-mmap=on,rombar=0 \
+  -device virtio-serial-pci -chardev file,id=marks,path=marks \
+  -device virtserialport,chardev=marks,name=lm \
   -kernel /vmlinuz -initrd /initramfs \
   -append "console=ttyS0 loglevel=4 mitigations=off nokaslr panic=-1 swiotlb=2048,force"
 `
