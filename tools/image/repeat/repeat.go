@@ -35,7 +35,7 @@ func Check(view *fbs.View, sequence int) []Poll {
 	c := checker{view: view, shown: make([][]space, len(view.Windows)),
 		watched: map[space][]uint64{}, bytes: map[place]known{}, unlikes: map[place]unlike{},
 		found: map[int]Poll{}}
-	c.each(sequence, c.watch)
+	c.runs(sequence, c.watch)
 	if len(c.watched) == 0 {
 		return nil
 	}
@@ -43,10 +43,7 @@ func Check(view *fbs.View, sequence int) []Poll {
 		slices.Sort(list)
 		c.watched[s] = slices.Compact(list)
 	}
-	for range 2 {
-		c.run++
-		c.each(sequence, c.follow)
-	}
+	c.runs(sequence, c.follow)
 	var list []Poll
 	for _, p := range c.found {
 		list = append(list, p)
@@ -126,18 +123,82 @@ type checker struct {
 	stores  int // to the device
 	run     int
 	found   map[int]Poll // by command
+
+	rings    []ring
+	moved    fbs.Command // what With commands add to the next command
+	accesses int
+}
+
+// ring is where a ring is.
+type ring struct {
+	position, value, laps uint64
+	advanced              bool
+}
+
+const (
+	lapsMin     = 2 // laps of each ring that are looked at
+	accessesMax = 1 << 22
+)
+
+// runs calls do for each access of two runs of the sequence, or of as many as its rings need.
+func (c *checker) runs(sequence int, do func(e *lmb.Effect)) {
+	c.rings, c.run, c.accesses = make([]ring, len(c.view.Rings)), 0, 0
+	for i := range c.rings {
+		c.rings[i].position = c.view.Rings[i].First
+	}
+	again := true
+	for again && c.accesses < accessesMax {
+		c.run++
+		c.each(sequence, do)
+		again = c.run < 2 || slices.ContainsFunc(c.rings, func(r ring) bool {
+			return r.advanced && r.laps < lapsMin
+		})
+	}
 }
 
 // each calls do for each access of a run of the sequence, and of the sequences that it calls.
 func (c *checker) each(sequence int, do func(e *lmb.Effect)) {
 	for e := range lmb.Walk(c.view, sequence) {
-		switch {
-		case e.Command.Opcode == gen.OpcodePoint:
-			c.shown[e.Command.Window] = c.tilesOf(e)
-		case e.Command.Opcode == gen.OpcodeCall:
-			c.each(int(e.Command.Index), do)
-		case e.Size > 0:
-			do(e)
+		switch m := e.Command; m.Opcode {
+		case gen.OpcodePoint:
+			c.shown[m.Window] = c.tilesOf(e)
+		case gen.OpcodeCall:
+			c.each(int(m.Index), do)
+		case gen.OpcodeAdvance, gen.OpcodeReset, gen.OpcodeWith:
+			c.move(m)
+		default:
+			if e.Size > 0 {
+				changed := *m
+				changed.Offset += c.moved.Offset
+				changed.Value = (changed.Value + c.moved.Value) ^ c.moved.Mask
+				e.Command, e.Address = &changed, e.Address+uint64(c.moved.Offset)
+				c.accesses++
+				do(e)
+			}
+			c.moved = fbs.Command{}
+		}
+	}
+}
+
+func (c *checker) move(m *fbs.Command) {
+	r := &c.rings[m.Index]
+	switch m.Opcode {
+	case gen.OpcodeReset:
+		*r = ring{position: c.view.Rings[m.Index].First}
+	case gen.OpcodeAdvance:
+		if r.position+m.Value > c.view.Rings[m.Index].End {
+			r.position, r.laps = c.view.Rings[m.Index].Begin, r.laps+1
+		}
+		r.value, r.advanced = r.position, true
+		r.position += m.Value
+	case gen.OpcodeWith:
+		if gen.Place(m.Mode) == gen.PlaceOffset {
+			c.moved.Offset += uint32(r.value >> m.Amount)
+			return
+		}
+		c.moved.Value += r.value >> m.Amount
+		if r.laps%2 == 1 {
+			c.moved.Mask ^= m.Mask
 		}
 	}
 }

@@ -133,6 +133,39 @@ func TestPollsThatTheRunBeforeHasSatisfiedAreFound(t *testing.T) {
 	}
 }
 
+// TestRingsDecideWhetherALaterRunWaits has frames whose polls move with a ring, and do or do not
+// find in a later lap what the lap before has left.
+func TestRingsDecideWhetherALaterRunWaits(t *testing.T) {
+	const head = own + "ring q begin 0 end 64\nring n begin 0 end 4\nframe:\n  advance q 16\n" +
+		"  advance n 1\n  write.4 r+0x0 1\n"
+	for _, test := range []struct {
+		what, text string
+		refused    int
+	}{
+		{"an awaited position", "  with q value\n  poll.4 r+0x4 reached 0x0 within 1s\n", 1},
+		{"an awaited position with a lap", "  with q value parity 0x80000000\n" +
+			"  poll.4 m+0x4 == 0x80000000 within 1s\n", 0},
+		{"an awaited position that starts again", "  with q value\n" +
+			"  poll.4 m+0x4 == 0x0 within 1s\n", 0},
+		{"a phase", "  with q value shift 8 parity 0x1\n  with q offset\n" +
+			"  poll.4 m+0x4 & 0x1 == 0x1 within 1s\n", 0},
+		{"a phase in one place", "  with q value shift 8 parity 0x1\n" +
+			"  poll.4 m+0x4 & 0x1 == 0x1 within 1s\n", 1},
+		{"the same value in each lap", "  with q offset\n  poll.4 m+0x4 == 0x1 within 1s\n", 1},
+		{"the same value in each lap, cleared before", "  with q offset\n" +
+			"  poll.4 m+0x4 == 0x1 within 1s\n  with q offset\n  write.4 m+0x4 0\n", 0},
+		{"a ring of one place", "  advance q 48\n  with q value\n" +
+			"  poll.4 m+0x4 == 0x10 within 1s\n", 1},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			if polls := check(t, head+test.text); len(polls) != test.refused {
+				t.Errorf("%d polls refused, want %d: %v\n%s", len(polls), test.refused, polls,
+					head+test.text)
+			}
+		})
+	}
+}
+
 // TestErrorsAndWarningsNameTheCommand checks the texts.
 func TestErrorsAndWarningsNameTheCommand(t *testing.T) {
 	polls := check(t, own+"frame:\n  write.4 r+0x0 1\n  poll.4 r+0x8 == 1 within 1s\n"+
