@@ -15,7 +15,8 @@ func continueChecksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
-// View is a verified image. All slices except WorstCaseUs point into the bytes of the file.
+// View is a verified image. All slices except WorstCaseUs and NeededRings point into the bytes of
+// the file.
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
@@ -39,6 +40,10 @@ type View struct {
 	// with a larger WorstCaseUs, and the runtime ends a run that takes longer. Verify sets one
 	// hour; the caller may change it.
 	TimeLimitUs uint64
+
+	// NeededRings[i] is the set of the rings that sequence i advances before it resets them: bit n
+	// for ring n. It is nil if the image has no rings.
+	NeededRings []uint32
 
 	// NeedsFixup is true if the image has Point or Relocate commands: runtime.Load sets fields of
 	// them that depend on the addresses of windows.

@@ -32,6 +32,10 @@ type Replay struct {
 	// The address of the payload, then of each tensor: 0 for an input without data.
 	bufferAddresses []uintptr
 
+	rings    []ringPosition
+	setRings uint32 // those that a Reset has set since Load
+	moved    movedCommand
+
 	missingInputs int // inputs without data
 	safeSequence  int // -1: the image has none
 
@@ -135,6 +139,8 @@ func (r *Replay) Run(sequence int) Result {
 		return Result{Code: hal.Disabled, Command: -1}
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
+	case len(r.rings) > 0 && r.view.NeededRings[sequence]&^r.setRings != 0:
+		return Result{Code: hal.RingUnset, Command: -1}
 	}
 	if err := r.StartDMA(); err != nil {
 		return Result{Code: hal.CodeOf(err), Command: -1}
@@ -157,9 +163,9 @@ func (r *Replay) Run(sequence int) Result {
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failureDetails
 	result.Code = code
-	result.Command = int32(r.walk.NextIndex(r.commands))
+	result.Command = r.commandIndex(r.walk.Next)
 	result.IgnoredFailures = r.ignoredFailures
-	r.failureDetails, r.disabled = Result{}, true
+	r.failureDetails, r.disabled, r.setRings = Result{}, true, 0
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
 		r.endTimeNs, r.obeysStopFlag = 0, false
 		r.budgetUs = budgetWithoutLimitUs
@@ -207,10 +213,15 @@ func (r *Replay) sleepWithinLimit(device hal.Device, waiter hal.InterruptWaiter,
 	return code
 }
 
-func (r *Replay) executeSequence(sequence int) (code hal.Code) {
+func (r *Replay) executeSequence(sequence int) hal.Code {
+	r.walk.DoneBytes, r.pollingCommand = 0, nil
+	return r.executeFrom(&r.commands[r.view.Sequences[sequence].First])
+}
+
+// executeFrom executes the commands from first on, until an End.
+func (r *Replay) executeFrom(first *fbs.Command) (code hal.Code) {
 	w := &r.walk
-	w.Next = &r.commands[r.view.Sequences[sequence].First]
-	w.DoneBytes, r.pollingCommand = 0, nil
+	w.Next = first
 	for code == hal.OK {
 		held := int64(0)
 		if r.observer != nil {
@@ -225,6 +236,8 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 		case isUsedUp: // observe the next command
 		case w.Next.Opcode == gen.OpcodeEnd:
 			return hal.OK
+		case w.Next.Opcode > gen.OpcodeEnd:
+			code = r.executeRingCommand(w.Next)
 		default:
 			code = r.finishCommand(w.Next)
 		}
@@ -237,7 +250,7 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 func (r *Replay) observe(c *fbs.Command) (heldUs int64) {
 	if r.observed != c {
 		r.observed = c
-		r.observer(r.walk.NextIndex(r.commands))
+		r.observer(int(r.commandIndex(c)))
 	}
 	needed := int64(1)
 	switch c.Opcode {
