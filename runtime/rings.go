@@ -16,7 +16,7 @@ type ringPosition struct {
 // movedCommand is the command that With commands change, and what they add.
 type movedCommand struct {
 	commands [2]fbs.Command // the changed command, End
-	original *fbs.Command
+	index    int            // of the command in the image
 	offset   uint64
 	value    uint64
 	flipped  uint64
@@ -60,13 +60,12 @@ func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) (code hal.Code) {
 		return hal.OK
 	}
 	changed := &m.commands[0]
-	*changed, m.original = *w.Next, w.Next
+	*changed, m.index = *w.Next, w.NextIndex(r.commands)
 	changed.Offset += uint32(m.offset)
 	changed.Value = (changed.Value + m.value) ^ m.flipped
 	m.offset, m.value, m.flipped = 0, 0, 0
 	if code = r.executeFrom(changed); code == hal.OK {
-		w.Next = m.original
-		w.Advance()
+		w.Next = &r.commands[m.index+1]
 	}
 	return code
 }
@@ -74,7 +73,7 @@ func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) (code hal.Code) {
 // commandIndex returns the index in the image of a command that the walk has reached.
 func (r *Replay) commandIndex(c *fbs.Command) int32 {
 	if c == &r.moved.commands[0] {
-		c = r.moved.original
+		return int32(r.moved.index)
 	}
 	reached := hal.Walk{Next: c}
 	return int32(reached.NextIndex(r.commands))
