@@ -31,7 +31,7 @@ static enum lmplay_code map(void *context, const struct lmplay_range *range,
 			return LMPLAY_NO_DEVICE;
 		mapping->address = (uintptr_t)host[hosts++];
 		mapping->bus = mapping->address;
-		mapping->by_hooks = 0;
+		mapping->by_hooks = 1; /* an exact fill of 8 bytes is no bulk copy */
 		return LMPLAY_OK;
 	}
 #ifdef EDU_IS_MAPPED
@@ -48,7 +48,11 @@ static enum lmplay_code map(void *context, const struct lmplay_range *range,
 static enum lmplay_code load(void *context, uintptr_t address, uint64_t offset, uint32_t width,
 	uint64_t *value)
 {
-	*value = edu_load(context, (uint32_t)(address + offset));
+	*value = 0;
+	if (address >= EDU_BAR_BYTES)
+		memcpy(value, (const void *)(address + (uintptr_t)offset), width);
+	else
+		*value = edu_load(context, (uint32_t)(address + offset));
 	if (width < 8)
 		*value &= ((uint64_t)1 << 8 * width) - 1;
 	return LMPLAY_OK;
@@ -57,8 +61,10 @@ static enum lmplay_code load(void *context, uintptr_t address, uint64_t offset, 
 static enum lmplay_code store(void *context, uintptr_t address, uint64_t offset, uint32_t width,
 	uint64_t value)
 {
-	(void)width;
-	edu_store(context, (uint32_t)(address + offset), value);
+	if (address >= EDU_BAR_BYTES) /* host memory */
+		memcpy((void *)(address + (uintptr_t)offset), &value, width);
+	else
+		edu_store(context, (uint32_t)(address + offset), value);
 	return LMPLAY_OK;
 }
 
