@@ -27,10 +27,14 @@ type verifyFlags struct {
 	together    bool
 	loop        bool
 	board, keys string
+	processor   string // "" or for32Bits
 	trustedKeys signed.Keys
 	longest     time.Duration
 	atLeast     uint32
 }
+
+// for32Bits is the value of --for: a processor of the player in C that cannot access 8 bytes.
+const for32Bits = "32bit"
 
 const longestRemedy = "; --longest raises the limit"
 
@@ -52,6 +56,8 @@ func verifyCommand() *cobra.Command {
 		"reject an image with a sequence that could take longer than this")
 	flags.StringVar(&v.board, "board", "",
 		"the board that the image must be for (default: the one in the image)")
+	flags.StringVar(&v.processor, "for", "",
+		"reject an image that needs what this processor lacks; the only one is "+for32Bits)
 	return c
 }
 
@@ -60,6 +66,8 @@ func (v *verifyFlags) checkArguments(_ *cobra.Command, args []string) error {
 	case v.atLeast != 0 && v.keys == "":
 		failUsage("--key is missing: --at-least needs --key, " +
 			"because only a signature protects the version")
+	case v.processor != "" && v.processor != for32Bits:
+		failUsage("--for %q: the only processor is %s", v.processor, for32Bits)
 	case v.together && len(args) < 2:
 		failUsage("--together takes two images or more, not %s; see lm verify --help",
 			english.Count(len(args), "argument"))
@@ -125,6 +133,9 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 		fail.With(hal.BadImage,
 			"%s: the image is suspicious, although a replay is not affected: %v", path, err)
 	}
+	if v.processor == for32Bits {
+		check32Bits(path, view)
+	}
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
 	warnings = append(warnings, fenceWarnings(view)...)
@@ -158,6 +169,34 @@ func failUnlessRepeatable(view *fbs.View, path string, sequences []int) (warning
 		warnings = append(warnings, repeat.Warning(polls)...)
 	}
 	return warnings
+}
+
+// check32Bits fails if an image has exact accesses of 8 bytes: lmplay_load rejects it then, unless
+// the port makes the accesses by hooks.
+func check32Bits(path string, view *fbs.View) {
+	n, first := 0, 0
+	for i := range view.Commands {
+		if c := &view.Commands[i]; needsExact64(view, c) {
+			if n++; n == 1 {
+				first = i
+			}
+		}
+	}
+	if n > 0 {
+		fail.With(hal.WrongDevice, "%s: a processor of 32 bits cannot make exact accesses of 8 bytes: "+
+			"%s, the first is %s; the hooks load and store of a port may make them", path,
+			english.Count(n, "command"), lmb.PlaceText(view, first))
+	}
+}
+
+// needsExact64 reports whether lmplay_load rejects a command on 32 bits.
+func needsExact64(view *fbs.View, c *fbs.Command) bool {
+	if c.Opcode == gen.OpcodePoint {
+		tlb := view.Board(int(view.Windows[c.Window].Device)).TLB
+		return tlb != nil && tlb.ConfigWidth == 8
+	}
+	isBulk := c.Opcode != gen.OpcodeExpect && gen.Access(c.Mode) == gen.AccessBulk
+	return c.Width == 8 && !isBulk
 }
 
 func safeWarnings(view *fbs.View) []string {

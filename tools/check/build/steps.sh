@@ -217,6 +217,9 @@ step_guest() {
 	build_firmware "$out/firmware-arm64" "$out/liblightmetal-mock-arm64.a"
 	build_bare "$out/bare-arm64"
 	build_zephyr_sample "$out/zephyr"
+	ensure_installed arm-none-eabi-gcc gcc-arm-none-eabi || skip_step "$missing is not here"
+	build_cortex_m "$out/cortex-m"
+	export LM_GUEST_CORTEX_M=$PWD/$out/cortex-m
 	export LM_GUEST_BARE=$PWD/$out/bare-arm64.bin LM_GUEST_ZEPHYR=$PWD/$out/zephyr
 	ensure_full_kernel || skip_step "no arm64 kernel with a watchdog: $missing"
 	ensure_uboot || skip_step "no U-Boot for QEMU: $missing"

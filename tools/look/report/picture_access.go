@@ -18,8 +18,9 @@ const (
 	accessTipRanges  = 6  // ranges in the tooltip of a band
 
 	// In pixels.
-	bandLabelHeight = 18 // above a band
-	rangeGap        = 2  // between two ranges of a band
+	bandLabelHeight  = 18 // above a band
+	rangeLabelHeight = 12
+	rangeGap         = 2 // between two ranges of a band
 )
 
 // accessPicture shows the addresses that commands access against the numbers of the commands: a
@@ -62,7 +63,8 @@ type accessBand struct {
 type bandRange struct {
 	Range
 	Top, Height int
-	row, rows   int // index of its first row in the picture, number of rows
+	Label       string // its first address; empty: no room
+	row, rows   int    // index of its first row in the picture, number of rows
 }
 
 // accessCells are all cells of one kind: Path is the data of an SVG path, a line for each run of
@@ -211,11 +213,15 @@ func (p *accessPicture) layOut() {
 	for i := range p.Bands {
 		b := &p.Bands[i]
 		b.Top = p.Height + bandLabelHeight
+		labelEnd := b.Top
 		p.Height = b.Top
 		for j := range b.set.list {
 			x := bandRange{Range: b.set.list[j], Top: p.Height, row: len(p.tops)}
 			x.rows = rowsOf(&x.Range, step)
 			x.Height = x.rows * p.RowHeight
+			if first := x.First != 0 || x.Last != 0; first && x.Top >= labelEnd {
+				x.Label, labelEnd = fmt.Sprintf("0x%x", x.First), x.Top+rangeLabelHeight
+			}
 			for row := range x.rows {
 				p.tops = append(p.tops, x.Top+row*p.RowHeight)
 			}

@@ -24,6 +24,8 @@ const (
 	// A wait of more than this part of the run is drawn shorter, with cutShare percent.
 	cutPart  = 0.75
 	cutShare = 20
+
+	lastTick = 85 // percent; behind it is the total time
 )
 
 // timelinePicture shows a run: time passes from left to right, and nested calls and scopes are in
@@ -267,24 +269,28 @@ func (s timeScale) cut() *timeSlice {
 	if s.cutStart == s.cutEnd {
 		return nil
 	}
-	time := lmb.TimeText(s.cutEnd - s.cutStart)
-	return &timeSlice{Left: s.percent(s.cutStart), Width: cutShare, Text: time,
-		Tip: "a wait of " + time + ", drawn shorter than it is"}
+	text := lmb.TimeText(s.cutEnd - s.cutStart)
+	cut := &timeSlice{Left: s.percent(s.cutStart), Width: cutShare, Text: text,
+		Tip: "a wait of " + text + ", drawn shorter than it is"}
+	if s.percent(s.cutEnd) > lastTick {
+		cut.Text = "" // the total time is there
+	}
+	return cut
 }
 
 // ticks returns at most ten ticks at round times; behind a cut, times from its end on. The last
 // tick leaves room for the total time at the end of the axis, and one before a cut for its time.
 func (s timeScale) ticks() (list []tick) {
-	const room, last = 12, 85 // percent
+	const room = 12 // percent
 	step := roundStep(s.shown() / 10)
 	for at := int64(0); at <= s.total; at += step {
 		place := s.percent(at)
-		if place > last || s.cutStart < s.cutEnd && place+room > s.percent(s.cutStart) {
+		if place > lastTick || s.cutStart < s.cutEnd && place+room > s.percent(s.cutStart) {
 			break
 		}
 		list = append(list, tick{place, lmb.TimeText(at)})
 	}
-	for at := s.cutEnd + step; at < s.total && s.percent(at) <= last; at += step {
+	for at := s.cutEnd + step; at < s.total && s.percent(at) <= lastTick; at += step {
 		list = append(list, tick{s.percent(at), "+" + lmb.TimeText(at-s.cutEnd)})
 	}
 	return list
