@@ -11,7 +11,6 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/check/golden"
 
@@ -48,9 +47,9 @@ func promisedInterface(t *testing.T) string {
 		command string
 		value   any
 	}{
-		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}},
+		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}}, {"info --origin", imageOrigin{}},
 		{"replay", outcome{}}, {"report", jsonReport{}},
-		{"import", importer.Report{}}, {"import --summary", traces.Summary{}},
+		{"import", importResult{}}, {"import --summary", traces.Summary{}},
 		{"compare", compareResult{}},
 		{"diff", comparison{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
 	} {
