@@ -187,7 +187,7 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.reproducible, "reproducible", false,
 		"leave the time, the flags and lm's revision out of the image: "+
-			"the same capture then gives the same file")
+			"two imports of one capture then write the same file")
 	flags.BoolVar(&f.summary, "summary", false, "only report what is in the trace")
 }
 

@@ -47,8 +47,8 @@ func promisedInterface(t *testing.T) string {
 		command string
 		value   any
 	}{
-		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}}, {"info --origin", imageOrigin{}},
-		{"replay", outcome{}}, {"report", jsonReport{}},
+		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}},
+		{"info --origin", imageOrigin{}}, {"replay", outcome{}}, {"report", jsonReport{}},
 		{"import", importResult{}}, {"import --summary", traces.Summary{}},
 		{"compare", compareResult{}},
 		{"diff", comparison{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
