@@ -266,7 +266,8 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 const (
 	otherVersionProblem = "another version of lm made the image; "
 	makeAgain           = otherVersionProblem + "make it again with lm of this version "
-	upgradeIt           = otherVersionProblem + "lm upgrade writes it in the format of this version "
+	upgradeIt           = otherVersionProblem +
+		"lm upgrade writes it in the format of this version "
 )
 
 // checkFields checks all fields except RootOffset and Checksum, for an image of size bytes.

@@ -334,7 +334,7 @@ func TestImportRecognizesTheFormatOfATrace(t *testing.T) {
 			path := testdataPath(t, "captures", trace.name)
 			explicit, recognized := filepath.Join(t.TempDir(), "explicit.lmb"),
 				filepath.Join(t.TempDir(), "recognized.lmb")
-			args := append([]string{"import", path}, trace.flags...)
+			args := append([]string{"import", "--reproducible", path}, trace.flags...)
 			mustRun(t, "", append(args, "--from", trace.from, "-o", explicit)...)
 			mustRun(t, "", append(args, "-o", recognized)...)
 			if !bytes.Equal(mustRead(t, explicit), mustRead(t, recognized)) {

@@ -231,7 +231,7 @@ var fileUses = map[string]fileUse{
 	"upgrade": {args: []*fileRole{readsFile}, flags: map[string]*fileRole{"out": writesFile}},
 	"verify": {
 		args:  []*fileRole{readsFile},
-		flags: map[string]*fileRole{"key": readsFile, "board": noFile},
+		flags: map[string]*fileRole{"key": readsFile, "board": noFile, "made-from": readsFile},
 	},
 	"version": {},
 }

@@ -105,11 +105,11 @@ func replayCommand() *cobra.Command {
 
 // outcome is the result of lm replay, which --json prints.
 type outcome struct {
-	Exit     int    `json:"exit"`
-	Code     string `json:"code"`
-	Reason   string `json:"reason,omitempty"`
-	Image    string `json:"image"`
-	Checksum string `json:"image_checksum"`
+	Exit   int    `json:"exit"`
+	Code   string `json:"code"`
+	Reason string `json:"reason,omitempty"`
+	Image  string `json:"image"`
+	identity
 	Sequence string `json:"sequence"`
 	Runs     int    `json:"runs"`
 	Ignored  uint32 `json:"ignored"`
@@ -140,7 +140,7 @@ type outcome struct {
 	requested     int // number of runs that --loop requests
 	hasSafe       bool
 	fresh         string // what --check-fresh showed
-	runFailed     bool // a command has failed, and Replay.Run has then executed the sequence safe
+	runFailed     bool   // a command has failed, and Replay.Run has then executed the sequence safe
 }
 
 // writtenOutput is a file that lm replay has written.
@@ -177,7 +177,11 @@ func (f *replayFlags) replay(s *session) {
 }
 
 func (f *replayFlags) newOutcome(s *session) *outcome {
-	return &outcome{Code: hal.OK.Error(), Image: s.path, Checksum: s.view.ID(),
+	var id identity // the text has none
+	if asJSON {
+		id = identify(s.view)
+	}
+	return &outcome{Code: hal.OK.Error(), Image: s.path, identity: id,
 		Sequence: f.sequence, Command: -1,
 		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
 		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,

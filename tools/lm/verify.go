@@ -28,6 +28,7 @@ type verifyFlags struct {
 	loop        bool
 	board, keys string
 	processor   string // "" or for32Bits
+	madeFrom    []string
 	trustedKeys signed.Keys
 	longest     time.Duration
 	atLeast     uint32
@@ -50,6 +51,8 @@ func verifyCommand() *cobra.Command {
 		"check that each sequence but init, stop and safe can run again and again")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one per line: "+
 		"check that one of these keys signed the image")
+	flags.StringArrayVar(&v.madeFrom, "made-from", nil, "check that the image was made from "+
+		"this capture, by its SHA-256 (repeat the flag for more)")
 	flags.Uint32Var(&v.atLeast, "at-least", 0,
 		"with --key: reject an image of a lower version (default: accept any version)")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
@@ -68,6 +71,8 @@ func (v *verifyFlags) checkArguments(_ *cobra.Command, args []string) error {
 			"because only a signature protects the version")
 	case v.processor != "" && v.processor != for32Bits:
 		failUsage("--for %q: the only processor is %s", v.processor, for32Bits)
+	case v.together && len(v.madeFrom) > 0:
+		failUsage("--made-from checks one image; leave --together out")
 	case v.together && len(args) < 2:
 		failUsage("--together takes two images or more, not %s; see lm verify --help",
 			english.Count(len(args), "argument"))
@@ -86,8 +91,8 @@ func (v *verifyFlags) run(args []string) {
 	var ids []identity
 	warnings := []string{}
 	for _, path := range args {
-		file, view, more := v.verifyImage(path)
-		ids = append(ids, identify(file, view))
+		view, more := v.verifyImage(path)
+		ids = append(ids, identify(view))
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -117,15 +122,17 @@ func printWarnings(warnings []string) {
 }
 
 // verifyImage checks one image and returns its warnings.
-func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.View,
-	warnings []string) {
-	file = openImage(path)
+func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []string) {
+	file := openImage(path)
 	if v.keys != "" {
 		fail.On(file.Inspect(func(data []byte) error {
 			return v.trustedKeys.CheckSignature(data, v.atLeast)
 		}))
 	}
 	view = verifyFile(path, file)
+	for _, capture := range v.madeFrom {
+		checkMadeFrom(path, lmb.Header(view).Captures, capture)
+	}
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	fail.On(runtime.CheckWorstCaseTimes(view, longestRemedy))
 	warnings = checkBoards(view, v.board)
@@ -142,7 +149,7 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 	if v.loop {
 		warnings = append(warnings, failUnlessRepeatable(view, path, repeatedSequences(view))...)
 	}
-	return file, view, append(warnings, safeWarnings(view)...)
+	return view, append(warnings, safeWarnings(view)...)
 }
 
 // repeatedSequences returns the sequences that are meant to run again and again.
@@ -238,15 +245,22 @@ func (v *verifyFlags) printVerified(path string, id identity, view *fbs.View,
 			lmb.SequenceChecksum(view, i))
 	}
 	if asJSON {
-		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
+		fields := map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
 			"image_checksum": id.Checksum, "sha256": id.SHA256,
 			"commands":  len(view.Commands) - len(view.Sequences),
-			"checksums": checksums, "warnings": warnings})
+			"checksums": checksums, "warnings": warnings}
+		if v.madeFrom != nil {
+			fields["made_from"] = v.madeFrom
+		}
+		printJSON(stdout, fields)
 		return
 	}
 	printLine(stdout, "%s: valid, %s", path,
 		english.Count(len(view.Commands)-len(view.Sequences), "command"))
 	printLine(stdout, "  %s", id)
+	for _, capture := range v.madeFrom {
+		printLine(stdout, "  made from %s", capture)
+	}
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),

@@ -11,7 +11,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Format 2 has the layout of format 3. It lacks rings, scratch, interrupt vectors and, in the notes,
+// Format 2 has the layout of format 3. It lacks rings, scratch, interrupt vectors and, in notes,
 // captures, arguments and verdict. Its three schemas differ in names, and in values added later.
 var format2Schemas = []uint64{0x660bbb4db104bbf4, 0xa18c6a06cf82086e, 0x4177d725c0e5026a}
 

@@ -141,7 +141,7 @@ func TestDamagedFormat2IsRejectedOrRead(t *testing.T) {
 func TestWhatOnlyFormat3HasIsRejectedInFormat2(t *testing.T) {
 	file := format2Files(t)["../../../testdata/format2/edu-factorial.lmb"]
 	device := bytes.Index(file, []byte{0x34, 0x12, 0xe8, 0x11, 0, 0, 0, 0}) // ids, subsystem
-	tensor := bytes.Index(file, []byte{1, 1, 6, 1})                         // role, data, type, dims
+	tensor := bytes.Index(file, []byte{1, 1, 6, 1})                         // role, data, type
 	if device < 0 || tensor < 0 {
 		t.Fatal("the image has other devices or tensors")
 	}
