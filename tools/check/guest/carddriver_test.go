@@ -185,10 +185,14 @@ cmp /tmp/a /tmp/b && echo inner: read what was written
 rmmod nvme
 `
 
-// nvmeReplay replays the recording up to the written sector, with new data.
+// nvmeReplay replays the recording up to the written sector, with new data. Driver and controller
+// both write the page of the shadow doorbells: lm import names the bytes, which are the driver's.
 const nvmeReplay = `
-set -- $(zcat card.record | grep -n '^HR [0-9a-f]* 4096 41414141' | head -1 | tr : ' ')
-lm import --board nvme --part ..read --input x=bus:0x$3@$1,uint8,4096 card.record -o card.lmb
+set -- $(zcat card.record | grep -n '^HR [0-9a-f]* 4096 41414141' | head -1 | cut -c1-40 | tr : ' ')
+import() { lm import --part ..read --input $input,uint8,4096 $* card.record -o card.lmb; }
+input=x=bus:0x$3@$1
+import 2>errors || import $(sed -n 's/.*\(--as-data [^ ]*\).*/\1/p' errors)
+cat errors
 head -c 4096 /dev/zero | tr '\0' Z >x.bin
 lm replay --device vfio:$CARD --input x=x.bin card.lmb
 `
@@ -226,62 +230,72 @@ func TestRecordedTrialsOfKernelDrivers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the recording: %v\n%s", err, console)
 	}
-	requireRecordedAccesses(t, capture.Records, nvmeRegion, tracePath)
-	requireCommands(t, capture.Records, tracePath)
+	requireCommands(t, capture.Records,
+		recordedPart(t, capture.Records, nvmeRegion, tracePath))
 	requireNoAnswers(t, capture.Records, "QEMU NVMe Ctrl")
 	if t.Failed() {
 		t.Logf("the console:\n%s", console)
 	}
 }
 
-func requireRecordedAccesses(t *testing.T, records []record.Record, traced region, path string) {
+// recordedPart returns the part of the outer QEMU's trace from the first recorded access to a BAR to
+// the last. The firmware of the outer machine accesses the card before, and a replay afterwards.
+func recordedPart(t *testing.T, records []record.Record, traced region, path string) (part []byte) {
 	t.Helper()
-	file, err := os.Open(path)
+	text := readFile(t, path)
+	trace, err := parseTrace(bytes.NewReader(text), traced)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	trace, err := parseTrace(file, traced)
-	if err != nil {
-		t.Fatal(err)
+	for first := range trace {
+		n, err := countEqualAccesses(records, traced, trace[first:])
+		if err != nil {
+			continue
+		}
+		t.Logf("evidence: %d recorded accesses are equal to the outer QEMU's trace", n)
+		count := 0
+		for line := range bytes.Lines(text) {
+			if bytes.HasPrefix(line, []byte("memory_region_ops_")) &&
+				traced.isNamedIn(strings.TrimSpace(string(line))) {
+				count++
+			}
+			if count > first && count <= first+n {
+				part = append(part, line...)
+			}
+		}
+		return part
 	}
-	n, err := countEqualAccesses(records, traced, trace)
-	if err != nil {
-		t.Error(err)
-	}
-	t.Logf("evidence: %d recorded accesses are equal to the outer QEMU's trace", n)
+	t.Fatalf("the outer QEMU's trace of %d accesses has no part that is equal to the recording",
+		len(trace))
+	return nil
 }
 
-// requireCommands requires that each command that the controller fetched during the recording is in
-// the memory that the program stored: its identifier and its opcode.
-func requireCommands(t *testing.T, records []record.Record, path string) {
+// requireCommands requires that each command that the controller fetched is in the memory that the
+// program stored, by its identifier and its opcode.
+func requireCommands(t *testing.T, records []record.Record, part []byte) {
 	t.Helper()
 	stored := map[string]bool{}
-	doorbells := 0
 	for _, r := range records {
-		if r.Kind == record.BarWrite && r.Offset >= 0x1000 && r.Offset&4 == 0 {
-			doorbells++
-		}
-		for at := uint64(-int64(r.Offset)) % 64; r.Kind == record.HostRead &&
-			at+4 <= uint64(len(r.Data)); at += 64 {
+		for at := -r.Offset % 64; r.Kind == record.HostRead && at+4 <= uint64(len(r.Data)); at += 64 {
 			stored[string(r.Data[at:at+4])] = true
 		}
 	}
-	found := 0
-	lines := regexp.MustCompile(`(?m)^pci_nvme_(?:admin|io)_cmd cid (\d+) .*opc 0x([0-9a-f]+) `)
-	for _, line := range lines.FindAllStringSubmatch(string(readFile(t, path)), doorbells) {
+	lines := regexp.MustCompile(
+		`(?m)^pci_nvme_(?:admin|io)_cmd cid (\d+) .*opc 0x([0-9a-f]+) `).FindAllStringSubmatch(
+		string(part), -1)
+	for _, line := range lines {
 		var cid, opcode int
 		_, _ = fmt.Sscanf(line[1]+" "+line[2], "%d %x", &cid, &opcode)
 		if !stored[string([]byte{byte(opcode), 0, byte(cid), byte(cid >> 8)})] {
 			t.Errorf("the controller fetched %s, which the program has not stored by the recording",
 				line[0])
 		}
-		found++
 	}
-	if found == 0 || found != doorbells {
-		t.Errorf("%d commands are fetched, want one for each of %d doorbells", found, doorbells)
+	if len(lines) == 0 {
+		t.Error("the controller fetched no command")
 	}
-	t.Logf("evidence: all %d commands that the controller fetched are in the recording", found)
+	t.Logf("evidence: all %d commands that the controller fetched are in the recording",
+		len(lines))
 }
 
 // requireNoAnswers requires that a text that only the device knows is in what it wrote, and in
