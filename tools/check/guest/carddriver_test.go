@@ -197,45 +197,79 @@ head -c 4096 /dev/zero | tr '\0' Z >x.bin
 lm replay --device vfio:$CARD --input x=x.bin card.lmb
 `
 
-// TestRecordedTrialsOfKernelDrivers records Linux's nvme driver with the commands of the page, in a
+const ahciWork = `
+for i in $(seq 200); do [ -e /dev/sda ] && break; sleep 0.3; done
+head -c 4096 /dev/zero | tr '\0' A >/tmp/a
+dd if=/tmp/a of=/dev/sda bs=4096 seek=25 count=1 oflag=direct
+dd if=/dev/sda of=/tmp/b bs=4096 skip=25 count=1 iflag=direct
+cmp /tmp/a /tmp/b && echo inner: read what was written
+`
+
+// TestRecordedTrialsOfKernelDrivers records drivers of Linux with the commands of the page, in a
 // guest of a machine whose QEMU emulates SVM, an IOMMU and the card. The outer QEMU's trace is the
 // oracle.
 func TestRecordedTrialsOfKernelDrivers(t *testing.T) {
 	skipUnlessTrials(t)
-	disk := filepath.Join(t.TempDir(), "disk")
-	if err := writeZeros(disk, nvmeSize); err != nil {
+	t.Run("nvme", func(t *testing.T) {
+		disk := emptyDisk(t)
+		r := kernelDriverRig{modules: []string{"virtio-iommu", "nvme-auth", "nvme-core", "nvme"},
+			work: nvmeWork, after: nvmeReplay,
+			events: []string{"pci_nvme_admin_cmd", "pci_nvme_io_cmd"},
+			card: []string{"-drive", "if=none,id=d,format=raw,file=" + disk,
+				"-device", "nvme,serial=disk,drive=d,addr=8"}}
+		records, part := r.requireRecorded(t, nvmeRegion, "QEMU NVMe Ctrl", "done: main")
+		requireCommands(t, records, part)
+		if data := readFile(t, disk)[25<<12:][:4096]; !bytes.Equal(data,
+			bytes.Repeat([]byte("Z"), 4096)) {
+			t.Errorf("the sector begins with %q, want the new data of the replay", data[:8])
+		}
+	})
+	t.Run("ahci", func(t *testing.T) {
+		r := kernelDriverRig{modules: []string{"virtio-iommu", "scsi_common", "scsi_mod", "sd_mod",
+			"libata", "libahci", "ahci"}, work: ahciWork,
+			card: []string{"-drive", "if=none,id=d,format=raw,file=" + emptyDisk(t),
+				"-device", "ahci,id=card,addr=8", "-device", "ide-hd,drive=d,bus=card.0"}}
+		r.requireRecorded(t, region{"ahci", 0x8086, 0x2922, 5, 4096}, "EQUMH RADDSI")
+	})
+}
+
+func emptyDisk(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk")
+	if err := writeZeros(path, nvmeSize); err != nil {
 		t.Fatal(err)
 	}
-	r := kernelDriverRig{modules: []string{"virtio-iommu", "nvme-auth", "nvme-core", "nvme"},
-		work: nvmeWork, after: nvmeReplay,
-		events: []string{"pci_nvme_admin_cmd", "pci_nvme_io_cmd"},
-		card: []string{"-drive", "if=none,id=d,format=raw,file=" + disk,
-			"-device", "nvme,serial=disk,drive=d,addr=8"}}
+	return path
+}
+
+// requireRecorded runs both machines, and checks the recording with the outer QEMU's trace. answer
+// is a text that the device writes to host memory. It returns the records and their part of the
+// trace.
+func (r *kernelDriverRig) requireRecorded(t *testing.T, traced region, answer string,
+	wanted ...string) (records []record.Record, part []byte) {
+	t.Helper()
 	console, recording, tracePath := r.run(t)
 	if dir := os.Getenv("LM_RIG_KEEP"); dir != "" {
-		_ = os.WriteFile(filepath.Join(dir, "card.record"), recording, 0o644)
-		_ = os.Rename(tracePath, filepath.Join(dir, "trace"))
-		_ = os.Symlink(filepath.Join(dir, "trace"), tracePath)
+		_ = os.WriteFile(filepath.Join(dir, r.modules[1]+".record"), recording, 0o644)
+		_ = os.Link(tracePath, filepath.Join(dir, r.modules[1]+".trace"))
 	}
-	for _, want := range []string{"inner: read what was written", "page: status 0", "done: main"} {
+	for _, want := range append(wanted, "inner: read what was written", "page: status 0") {
 		if !strings.Contains(console, want) {
 			t.Errorf("the console lacks %q", want)
 		}
 	}
-	if data := readFile(t, disk)[25<<12:][:4096]; !bytes.Equal(data,
-		bytes.Repeat([]byte("Z"), 4096)) {
-		t.Errorf("the sector on the disk begins with %q, want the new data of the replay", data[:8])
-	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the console:\n%s", console)
+		}
+	})
 	capture, err := record.Read(bytes.NewReader(recording))
 	if err != nil {
-		t.Fatalf("the recording: %v\n%s", err, console)
+		t.Fatalf("the recording: %v", err)
 	}
-	requireCommands(t, capture.Records,
-		recordedPart(t, capture.Records, nvmeRegion, tracePath))
-	requireNoAnswers(t, capture.Records, "QEMU NVMe Ctrl")
-	if t.Failed() {
-		t.Logf("the console:\n%s", console)
-	}
+	part = recordedPart(t, capture.Records, traced, tracePath)
+	requireNoAnswers(t, capture.Records, answer)
+	return capture.Records, part
 }
 
 // recordedPart returns the part of the outer QEMU's trace from the first recorded access to a BAR to
