@@ -159,9 +159,9 @@ func (f *importFlags) defineTensors(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.host, "host", nil,
 		"host memory that the device accessed: NAME=BUSADDRESS,FILE; FILE contains the bytes")
 	flags.BoolVar(&f.fixedHost, "fixed-host", false,
-		"devices with tiles: keep the recorded bus addresses of host memory, "+
-			"for device programs that contain these addresses (default: "+
-			"only if the device reaches memory whose address the program never stores)")
+		"keep the recorded bus addresses of host memory, for device programs that contain these "+
+			"addresses (default: only for tiles that reach memory whose address the program "+
+			"never stores)")
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
 		"number of the DRAM bank that is disabled on the recorded card, "+
 			"for interleaved tensors; -1: none")

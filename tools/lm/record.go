@@ -75,8 +75,8 @@ func (f *recordFlags) defineFlags(flags *pflag.FlagSet) {
 	defineSync(flags, &f.sync)
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses (0: no limit)")
 	flags.StringVar(&f.marks, "marks", "",
-		"file: each line that is appended to it becomes a mark of the recording; for QEMU, the file "+
-			"of the guest's port lm")
+		"file: each line that is appended to it becomes a mark of the recording "+
+			"(with QEMU: the file of the guest's port lm)")
 	flags.StringVar(&f.portTable, "port-table", "",
 		"write this file, the ACPI table of an external-facing port at addr=1 for QEMU's "+
 			"-acpitable, and record nothing")
@@ -140,6 +140,7 @@ func (f *recordFlags) run(program []string) {
 		o.Progress = stderr.file
 	}
 	f.checkQEMU(&o)
+	clearMarks(o.Marks)
 	out := fail.Must(files.OpenToReplace(f.out, 0o666))
 	defer out.Discard()
 	o.Out = synced.OnDisk(out)

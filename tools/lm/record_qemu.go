@@ -20,6 +20,13 @@ func (f *recordFlags) writePortTable(program []string) {
 		"-device pcie-root-port,id=rp0,addr=1,chassis=1,slot=1", f.portTable)
 }
 
+// clearMarks removes the marks of an earlier recording.
+func clearMarks(path string) {
+	if path != "" {
+		fail.On(files.Write(path, nil, 0o666, files.OpenToReplace))
+	}
+}
+
 // checkQEMU checks the command line if the program is QEMU. What it finds stands in the recording.
 func (f *recordFlags) checkQEMU(o *recorder.Options) {
 	if !passthrough.IsQEMU(o.Program[0]) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
@@ -334,5 +335,22 @@ func TestPartHasNoMemoryOfLaterLines(t *testing.T) {
 	image, _ := mustImport(t, text, Options{From: FromRecord})
 	if n := len(image.Windows); n != 3 {
 		t.Errorf("the image of all has %d windows, want 3", n)
+	}
+}
+
+// TestAnyDeviceMayKeepItsBusAddresses has a device without tiles.
+func TestAnyDeviceMayKeepItsBusAddresses(t *testing.T) {
+	text := mixedRecording("HR 11000 8 0010010000000000", "HW 10000 8 4343434343434343")
+	o := Options{From: FromRecord, FixedHost: true}
+	image, _ := mustImport(t, text, o)
+	if w := image.Windows[len(image.Windows)-1]; fbs.FixedBusAddress(&w.Window) != 0x10000 {
+		t.Errorf("window %+v, want one at bus address 0x10000", w)
+	}
+	got := importedListing(t, text, o)
+	for _, want := range []string{"write.8 bar0+0x28 0x10000\n", "copy.8 host0+0x1000 <- hex 00100100 00000000 bulk\n",
+		"poll.4 host0+0x4 == 0x43434343"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the image lacks %q:\n%s", want, got)
+		}
 	}
 }

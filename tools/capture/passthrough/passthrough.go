@@ -145,9 +145,8 @@ func checkPort(r *Report, o *options, cards []option, readFile func(string) ([]b
 	}
 	switch {
 	case !table:
-		r.add(Warning, reason, "write a table with lm record --port-table port.aml, and add "+
-			"-acpitable file=port.aml, -device pcie-root-port,id=rp0,addr=1,chassis=1,slot=1, and "+
-			"bus=rp0 to the card")
+		r.add(Warning, reason, "write an ACPI table with lm record --port-table FILE, and add "+
+			"-acpitable file=FILE, a pcie-root-port with addr=1, and its bus to the card")
 		return
 	case port == "":
 		r.add(Warning, "no root port has addr=1, so the table of --port-table names none",
@@ -197,7 +196,7 @@ func checkMarks(r *Report, o *options) {
 			}
 		}
 		r.check(r.Marks != "", "marks of the guest in "+r.Marks, Error,
-			"lm does not see the marks that the guest writes to this virtserialport", "its chardev "+
-				"must be -chardev file,id=ID,path=PATH")
+			"lm does not see the marks that the guest writes to this virtserialport",
+			"its chardev must be -chardev file,id=ID,path=PATH")
 	}
 }

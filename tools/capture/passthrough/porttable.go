@@ -21,8 +21,8 @@ const (
 var propertiesUUID = []byte{0xcc, 0x06, 0xcc, 0xef, 0xac, 0x73, 0xc3, 0x4b, 0xbf, 0xf0, 0x76, 0x14,
 	0x38, 0x07, 0xc3, 0x89}
 
-// PortTable returns an ACPI table (SSDT) that makes the port at addr=1 of QEMU's machine q35 one for
-// external devices. For devices behind it, Linux copies what is less than a page.
+// PortTable returns an ACPI table (SSDT) that makes the port at addr=1 of QEMU's machine q35 one
+// for external devices. For devices behind it, Linux copies what is less than a page.
 func PortTable() []byte {
 	uuid := amlBlock(amlBuffer, append([]byte{amlByte, byte(len(propertiesUUID))},
 		propertiesUUID...))

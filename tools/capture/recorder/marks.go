@@ -17,13 +17,6 @@ type markFile struct {
 	rest []byte   // a line that does not end yet
 }
 
-// clearMarks removes the lines of an earlier recording.
-func (r *recording) clearMarks() {
-	if r.options.Marks != "" {
-		_ = os.Truncate(r.options.Marks, 0) // it need not be there yet
-	}
-}
-
 // readMarks writes a MARK line for each line that was appended since the last stop. What appends
 // them did so before the access that follows.
 func (r *recording) readMarks() {

@@ -14,13 +14,9 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-// TestMarksOfAFileAreBetweenTheAccesses has a file with a mark of an earlier recording.
 func TestMarksOfAFileAreBetweenTheAccesses(t *testing.T) {
 	program, path := compileProgram(t, "testdata/marks.c", "-O2"), createCard(t)
 	marks := filepath.Join(t.TempDir(), "marks")
-	if err := os.WriteFile(marks, []byte("old\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	c, out := recorderCommand(t, nil, Options{Marks: marks, Notes: []string{"QEMU: good"}}, path,
 		program, marks)
 	r := runCommand(t, c, path)

@@ -553,8 +553,8 @@ func (r *recording) compareSpan(m *dmaRange, from, to uint64, unknown author,
 	return list
 }
 
-// authorOfWrittenPage returns who changed a page that the program wrote. If the device is losing the
-// memory, the program hardly stored for it: it wrote elsewhere in the page.
+// authorOfWrittenPage returns who changed a page that the program wrote. If the device is losing
+// the memory, the program hardly stored for it: it wrote elsewhere in the page.
 func (h *hostMemory) authorOfWrittenPage(bus uint64) author {
 	if h.isUnmapping || h.writtenByDevice[bus&^(pageSize-1)] {
 		return byBoth

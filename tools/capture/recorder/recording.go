@@ -39,7 +39,7 @@ type Options struct {
 	// After an access that cannot be recorded, the program continues without being recorded.
 	// Otherwise it is killed.
 	ContinueUnrecorded bool
-	Marks              string    // file; each line that is appended to it becomes a MARK line; may be ""
+	Marks              string    // file; each line in it becomes a MARK line; may be ""
 	Notes              []string  // NOTE lines at the start of the record
 	Progress           io.Writer // receives a progress line about once a second; may be nil
 	Warnings           io.Writer // receives a line for each gap and event of the record; may be nil
@@ -123,7 +123,6 @@ func Run(o Options) (Result, error) {
 	for _, note := range o.Notes {
 		out.Line("NOTE %s", note)
 	}
-	r.clearMarks()
 	if err := r.startProgram(); err != nil {
 		_ = out.close()
 		return r.result, err

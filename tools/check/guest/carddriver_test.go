@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"lightmetal/tools/capture/record"
 )
 
 // outerInit is PID 1 of the outer machine: it binds the card to vfio-pci, and records the inner
@@ -26,8 +30,8 @@ cd /tmp
 CARD=0000:00:08.0
 . /page
 echo "page: status $?"
-echo "outer: $(wc -c <card.record) bytes"
 stty -F /dev/ttyS1 raw; cat card.record >/dev/ttyS1
+. /after
 poweroff -f
 `
 
@@ -54,7 +58,8 @@ type kernelDriverRig struct {
 	card    []string // arguments of the outer QEMU
 	modules []string // of the inner machine, in the order in which they are loaded
 	work    string   // commands of the inner machine
-	page    string   // commands of the outer machine
+	after   string   // commands of the outer machine, behind those of the page
+	events  []string // of the outer QEMU's trace
 	dir     string
 }
 
@@ -123,7 +128,8 @@ func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, t
 		}
 		m.addFile(t, "/bin/lm", fromEnv(t, "LM_GUEST_LM"))
 		m.addFile(t, "/vmlinuz", kernel)
-		m.files["/initramfs"], m.files["/page"] = inner, []byte(r.page)
+		m.files["/initramfs"], m.files["/after"] = inner, []byte(r.after)
+		m.files["/page"] = []byte(pageCommands(t))
 	})
 	serial := filepath.Join(r.dir, "serial")
 	trace = filepath.Join(r.dir, "trace")
@@ -137,12 +143,15 @@ func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, t
 		"-kernel", kernel, "-initrd", filepath.Join(r.dir, "initramfs"), "-append",
 		"console=ttyS0 intel_iommu=on iommu=nopt loglevel=4 mitigations=off nokaslr nowatchdog " +
 			"panic=-1"}, r.card...)...)
+	for _, e := range r.events {
+		qemu.Args = append(qemu.Args, "-trace", e)
+	}
 	var out bytes.Buffer
 	qemu.Stdout, qemu.Stderr = &out, &out
 	if path := os.Getenv("LM_RIG_CONSOLE"); path != "" {
 		f, _ := os.Create(path)
 		defer f.Close()
-		qemu.Stdout = f
+		qemu.Stdout = io.MultiWriter(f, &out)
 	}
 	began := time.Now()
 	if err := qemu.Run(); err != nil {
@@ -150,6 +159,18 @@ func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, t
 	}
 	t.Logf("evidence: both machines ran for %v", time.Since(began).Round(time.Second))
 	return out.String(), readFile(t, serial), trace
+}
+
+// pageCommands returns the commands of the page, with the files of the outer machine.
+func pageCommands(t *testing.T) string {
+	t.Helper()
+	_, commands, _ := strings.Cut(string(readFile(t, "../../capture/KERNELDRIVER.md")), "```sh\n")
+	first, commands, _ := strings.Cut(commands, "\n")
+	commands, _, found := strings.Cut(commands, "```")
+	if !found || !strings.HasPrefix(first, "CARD=") {
+		t.Fatal("KERNELDRIVER.md has no commands that begin with the address of the card")
+	}
+	return "KERNEL=/vmlinuz INITRD=/initramfs\n" + commands
 }
 
 const nvmeWork = `
@@ -160,38 +181,168 @@ dd if=/tmp/a of=/dev/nvme0n1 bs=4096 seek=25 count=1 oflag=direct
 echo read >/dev/virtio-ports/lm
 dd if=/dev/nvme0n1 of=/tmp/b bs=4096 skip=25 count=1 iflag=direct
 echo end >/dev/virtio-ports/lm
-cmp /tmp/a /tmp/b && echo the inner machine read what it wrote
-dmesg | grep -i nvme
+cmp /tmp/a /tmp/b && echo inner: read what was written
 rmmod nvme
 `
 
-const nvmePage = `
-echo vfio-pci >/sys/bus/pci/devices/$CARD/driver_override
-echo $CARD >/sys/bus/pci/drivers_probe
-lm record --port-table port.aml
-lm record -o card.record -- qemu-system-x86_64 -nodefaults -display none -no-reboot -serial stdio \
-  -M q35,kernel-irqchip=split -accel kvm -cpu host -m 256 -bios qboot.rom \
-  -device virtio-iommu-pci,addr=3,boot-bypass=off -acpitable file=port.aml \
-  -device pcie-root-port,id=rp0,addr=1,chassis=1,slot=1 \
-  -device vfio-pci,host=$CARD,bus=rp0,x-no-mmap=on,rombar=0 \
-  -device virtio-serial-pci -chardev file,id=marks,path=marks \
-  -device virtserialport,chardev=marks,name=lm \
-  -kernel /vmlinuz -initrd /initramfs \
-  -append "console=ttyS0 loglevel=4 mitigations=off nokaslr panic=-1 swiotlb=2048,force"
+// nvmeReplay replays the recording up to the written sector, with new data. Driver and controller
+// both write the page of the shadow doorbells: lm import names the bytes, which are the driver's.
+const nvmeReplay = `
+set -- $(zcat card.record | grep -n '^HR [0-9a-f]* 4096 41414141' | head -1 | cut -c1-40 | tr : ' ')
+import() { lm import --part ..read --input $input,uint8,4096 $* card.record -o card.lmb; }
+input=x=bus:0x$3@$1
+import 2>errors || import $(sed -n 's/.*\(--as-data [^ ]*\).*/\1/p' errors)
+cat errors
+head -c 4096 /dev/zero | tr '\0' Z >x.bin
+lm replay --device vfio:$CARD --input x=x.bin card.lmb
 `
 
+const ahciWork = `
+for i in $(seq 200); do [ -e /dev/sda ] && break; sleep 0.3; done
+head -c 4096 /dev/zero | tr '\0' A >/tmp/a
+dd if=/tmp/a of=/dev/sda bs=4096 seek=25 count=1 oflag=direct
+dd if=/dev/sda of=/tmp/b bs=4096 skip=25 count=1 iflag=direct
+cmp /tmp/a /tmp/b && echo inner: read what was written
+`
+
+// TestRecordedTrialsOfKernelDrivers records drivers of Linux with the commands of the page, in a
+// guest of a machine whose QEMU emulates SVM, an IOMMU and the card. The outer QEMU's trace is the
+// oracle.
 func TestRecordedTrialsOfKernelDrivers(t *testing.T) {
 	skipUnlessTrials(t)
-	disk := filepath.Join(t.TempDir(), "disk")
-	if err := writeZeros(disk, nvmeSize); err != nil {
+	t.Run("nvme", func(t *testing.T) {
+		disk := emptyDisk(t)
+		r := kernelDriverRig{modules: []string{"virtio-iommu", "nvme-auth", "nvme-core", "nvme"},
+			work: nvmeWork, after: nvmeReplay,
+			events: []string{"pci_nvme_admin_cmd", "pci_nvme_io_cmd"},
+			card: []string{"-drive", "if=none,id=d,format=raw,file=" + disk,
+				"-device", "nvme,serial=disk,drive=d,addr=8"}}
+		records, part := r.requireRecorded(t, nvmeRegion, "QEMU NVMe Ctrl", "done: main")
+		requireCommands(t, records, part)
+		if data := readFile(t, disk)[25<<12:][:4096]; !bytes.Equal(data,
+			bytes.Repeat([]byte("Z"), 4096)) {
+			t.Errorf("the sector begins with %q, want the new data of the replay", data[:8])
+		}
+	})
+	t.Run("ahci", func(t *testing.T) {
+		r := kernelDriverRig{modules: []string{"virtio-iommu", "scsi_common", "scsi_mod", "sd_mod",
+			"libata", "libahci", "ahci"}, work: ahciWork,
+			card: []string{"-drive", "if=none,id=d,format=raw,file=" + emptyDisk(t),
+				"-device", "ahci,id=card,addr=8", "-device", "ide-hd,drive=d,bus=card.0"}}
+		r.requireRecorded(t, region{"ahci", 0x8086, 0x2922, 5, 4096}, "EQUMH RADDSI")
+	})
+}
+
+func emptyDisk(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk")
+	if err := writeZeros(path, nvmeSize); err != nil {
 		t.Fatal(err)
 	}
-	r := kernelDriverRig{modules: []string{"virtio-iommu", "nvme-auth", "nvme-core", "nvme"},
-		work: nvmeWork, page: nvmePage,
-		card: []string{"-drive", "if=none,id=d,format=raw,file=" + disk,
-			"-device", "nvme,serial=disk,drive=d,addr=8"}}
-	console, recording, trace := r.run(t)
-	fmt.Println(console, len(recording), trace)
-	_ = os.WriteFile("/tmp/vmrig/card.record", recording, 0o644)
-	_ = os.Rename(trace, "/tmp/vmrig/trace")
+	return path
+}
+
+// requireRecorded runs both machines, and checks the recording with the outer QEMU's trace. answer
+// is a text that the device writes to host memory. It returns the records and their part of the
+// trace.
+func (r *kernelDriverRig) requireRecorded(t *testing.T, traced region, answer string,
+	wanted ...string) (records []record.Record, part []byte) {
+	t.Helper()
+	console, recording, tracePath := r.run(t)
+	if dir := os.Getenv("LM_RIG_KEEP"); dir != "" {
+		_ = os.WriteFile(filepath.Join(dir, r.modules[1]+".record"), recording, 0o644)
+		_ = os.Link(tracePath, filepath.Join(dir, r.modules[1]+".trace"))
+	}
+	for _, want := range append(wanted, "inner: read what was written", "page: status 0") {
+		if !strings.Contains(console, want) {
+			t.Errorf("the console lacks %q", want)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the console:\n%s", console)
+		}
+	})
+	capture, err := record.Read(bytes.NewReader(recording))
+	if err != nil {
+		t.Fatalf("the recording: %v", err)
+	}
+	part = recordedPart(t, capture.Records, traced, tracePath)
+	requireNoAnswers(t, capture.Records, answer)
+	return capture.Records, part
+}
+
+// recordedPart returns the part of the outer QEMU's trace from the first recorded access to a BAR to
+// the last. The firmware of the outer machine accesses the card before, and a replay afterwards.
+func recordedPart(t *testing.T, records []record.Record, traced region, path string) (part []byte) {
+	t.Helper()
+	text := readFile(t, path)
+	trace, err := parseTrace(bytes.NewReader(text), traced)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for first := range trace {
+		n, err := countEqualAccesses(records, traced, trace[first:])
+		if err != nil {
+			continue
+		}
+		t.Logf("evidence: %d recorded accesses are equal to the outer QEMU's trace", n)
+		count := 0
+		for line := range bytes.Lines(text) {
+			if bytes.HasPrefix(line, []byte("memory_region_ops_")) &&
+				traced.isNamedIn(strings.TrimSpace(string(line))) {
+				count++
+			}
+			if count > first && count <= first+n {
+				part = append(part, line...)
+			}
+		}
+		return part
+	}
+	t.Fatalf("the outer QEMU's trace of %d accesses has no part that is equal to the recording",
+		len(trace))
+	return nil
+}
+
+// requireCommands requires that each command that the controller fetched is in the memory that the
+// program stored, by its identifier and its opcode.
+func requireCommands(t *testing.T, records []record.Record, part []byte) {
+	t.Helper()
+	stored := map[string]bool{}
+	for _, r := range records {
+		for at := -r.Offset % 64; r.Kind == record.HostRead && at+4 <= uint64(len(r.Data)); at += 64 {
+			stored[string(r.Data[at:at+4])] = true
+		}
+	}
+	lines := regexp.MustCompile(
+		`(?m)^pci_nvme_(?:admin|io)_cmd cid (\d+) .*opc 0x([0-9a-f]+) `).FindAllStringSubmatch(
+		string(part), -1)
+	for _, line := range lines {
+		var cid, opcode int
+		_, _ = fmt.Sscanf(line[1]+" "+line[2], "%d %x", &cid, &opcode)
+		if !stored[string([]byte{byte(opcode), 0, byte(cid), byte(cid >> 8)})] {
+			t.Errorf("the controller fetched %s, which the program has not stored by the recording",
+				line[0])
+		}
+	}
+	if len(lines) == 0 {
+		t.Error("the controller fetched no command")
+	}
+	t.Logf("evidence: all %d commands that the controller fetched are in the recording",
+		len(lines))
+}
+
+// requireNoAnswers requires that a text that only the device knows is in what it wrote, and in
+// nothing that the program stored.
+func requireNoAnswers(t *testing.T, records []record.Record, text string) {
+	t.Helper()
+	has := func(k record.Kind) bool {
+		return slices.ContainsFunc(records, func(r record.Record) bool {
+			return r.Kind == k && bytes.Contains(r.Data, []byte(text))
+		})
+	}
+	if !has(record.HostWrite) || has(record.HostRead) {
+		t.Errorf("%q: written by the device %v, stored by the program %v; want true, false", text,
+			has(record.HostWrite), has(record.HostRead))
+	}
 }

@@ -136,10 +136,11 @@ func Each(r io.Reader, s Source, do func(a *Access)) (*Trace, error) {
 
 // tally is the sink of Each and of summaries.
 type tally struct {
-	onAccess                                        func(a *Access) // loads, stores and marks
-	bars                                            [6]RegionSummary
-	transfers                                       int // number of accesses of the device to host memory
-	interrupts                                      int
+	onAccess   func(a *Access) // loads, stores and marks
+	bars       [6]RegionSummary
+	transfers  int // number of accesses of the device to host memory
+	interrupts int
+
 	hostBytes, storedBytes, writtenBytes, bothBytes int // bytes of host memory
 }
 
