@@ -239,16 +239,20 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames, report.Again = frames, comparisons
 	debug.FreeOSMemory() // frees the trace's accesses: the file needs about as much
-	size := f.write(image, path, o.BarSizesAreLimits)
+	size, warnings := f.write(image, path, o.BarSizesAreLimits)
+	for _, text := range warnings {
+		report.Warnings = append(report.Warnings, traces.Warning{Text: text})
+	}
 	printResult(messageWriter(f.out), report)
 	if !asJSON {
 		printWritten(f.out, image, size, "")
 	}
 }
 
-// write writes the image of a trace, unless lm verify would reject it. isGeneric: the trace was
-// imported without the rules of a board.
-func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size int) {
+// write writes the image of a trace, unless lm verify would reject it, or its frame cannot be
+// repeated. isGeneric: the trace was imported without the rules of a board.
+func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size int,
+	warnings []string) {
 	file, err := lmb.Encode(image)
 	known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device)
 	a := refusedAccessOf(image, err)
@@ -260,8 +264,11 @@ func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size
 	view := fail.Must(fbs.Verify(file))
 	view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
 	failAtPath(path, runtime.CheckWorstCaseTimes(view, deadlineRemedy(view)))
+	if frame := view.SequenceByName("frame"); frame >= 0 && (f.find || f.frame != "") {
+		warnings = failUnlessRepeatable(view, path, []int{frame})
+	}
 	writeFile(f.out, file)
-	return len(file)
+	return len(file), warnings
 }
 
 // deadlineRemedy returns the remedy for an image whose sequences may take too long: the largest

@@ -225,8 +225,8 @@ func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uin
 		Opcodes: map[string]int{},
 		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.HostBytes, WaitUs: r.WaitUs,
 		LongestUs: longest}
-	for _, c := range view.Commands[s.First : s.First+s.Count] {
-		info.Opcodes[lmb.OpcodeName(c.Opcode)]++
+	for i := range view.Commands[s.First : s.First+s.Count] {
+		info.Opcodes[lmb.OpcodeName(lmb.CommandKind(&view.Commands[int(s.First)+i]))]++
 	}
 	return info
 }
@@ -344,10 +344,10 @@ func dataText(t *report.Tensor) string {
 	return ", default data"
 }
 
-// opcodeText lists how many commands of each opcode there are, in the order of the schema.
+// opcodeText lists how many commands of each kind there are.
 func opcodeText(counts map[string]int) string {
 	var parts []string
-	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
+	for _, op := range lmb.CommandKinds {
 		if n := counts[lmb.OpcodeName(op)]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, lmb.OpcodeName(op)))
 		}

@@ -16,6 +16,7 @@ import (
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/repeat"
 	"lightmetal/tools/image/together"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,7 @@ import (
 // verifyFlags are the flags of lm verify as they are typed, and the keys of --key.
 type verifyFlags struct {
 	together    bool
+	loop        bool
 	board, keys string
 	trustedKeys signed.Keys
 	longest     time.Duration
@@ -40,6 +42,8 @@ func verifyCommand() *cobra.Command {
 	defineJSONFlag(c, "print the result as JSON")
 	flags.BoolVar(&v.together, "together", false,
 		"check several images for stores that break another image on the same device")
+	flags.BoolVar(&v.loop, "loop", false,
+		"check that each sequence but init, stop and safe can run again and again")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one per line: "+
 		"check that one of these keys signed the image")
 	flags.Uint32Var(&v.atLeast, "at-least", 0,
@@ -124,7 +128,36 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
 	warnings = append(warnings, fenceWarnings(view)...)
+	if v.loop {
+		warnings = append(warnings, failUnlessRepeatable(view, path, repeatedSequences(view))...)
+	}
 	return file, view, append(warnings, safeWarnings(view)...)
+}
+
+// repeatedSequences returns the sequences that are meant to run again and again.
+func repeatedSequences(view *fbs.View) (list []int) {
+	called := calledSequences(view)
+	for i := range view.Sequences {
+		name := view.Name(view.Sequences[i].Name)
+		if !called[i] && name != "init" && name != "stop" && name != "safe" {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// failUnlessRepeatable fails if one of the sequences would wait for nothing in a later run. It
+// returns warnings about what only the device decides.
+func failUnlessRepeatable(view *fbs.View, path string, sequences []int) (warnings []string) {
+	for _, i := range sequences {
+		polls := repeat.Check(view, i)
+		if err := repeat.Error(polls); err != nil {
+			fail.With(hal.BadImage, "%s: sequence %s cannot be repeated: %v", path,
+				view.Name(view.Sequences[i].Name), err)
+		}
+		warnings = append(warnings, repeat.Warning(polls)...)
+	}
+	return warnings
 }
 
 func safeWarnings(view *fbs.View) []string {

@@ -16,14 +16,17 @@ import (
 )
 
 // requestVariable is the environment variable of a recorder for which the request FIOCLEX, which
-// every file accepts, stands for another one.
+// every file accepts, stands for another one, and FIONCLEX for a second one after a comma.
 const requestVariable = "LM_RECORDER_REQUEST"
 
-// replaceRequest makes FIOCLEX stand for the request that requestVariable names.
+// replaceRequest makes FIOCLEX and FIONCLEX stand for the requests that requestVariable names.
 func replaceRequest() {
+	stand := map[string]uint32{}
+	first, second, _ := strings.Cut(os.Getenv(requestVariable), ",")
+	stand[first], stand[second] = 0x5451, 0x5450 // FIOCLEX, FIONCLEX
 	for i := range ioctlHandlers {
-		if fmt.Sprintf("%#x", ioctlHandlers[i].request) == os.Getenv(requestVariable) {
-			ioctlHandlers[i].request = 0x5451 // FIOCLEX
+		if request, ok := stand[fmt.Sprintf("%#x", ioctlHandlers[i].request)]; ok {
+			ioctlHandlers[i].request = request
 		}
 	}
 }
