@@ -10,7 +10,8 @@ nightly_guests=(
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU
 	TestShippedVerifierPrintsTheSameMessagesAsTheHost
-	TestScenarios/recorder-Virtio-VFIO
+	TestScenarios/chips-workloads
+	TestScenarios/kills
 	TestScenarios/recorder-mops
 	TestScenarios/recorder-sve
 	TestScenarios/shipped-answers-more
