@@ -93,7 +93,10 @@
    must assume that such a struct overlaps objects of other types. */
 #define MAY_ALIAS __attribute__((may_alias))
 #else
-#include <string.h>
+/* Not <string.h>: a compiler without a C library lacks it. */
+void *memcpy(void *to, const void *from, size_t size);
+void *memset(void *to, int value, size_t size);
+int memcmp(const void *a, const void *b, size_t size);
 #define copy_bytes(to, from, size) ((void)memcpy((to), (from), (size)))
 #define clear_bytes(to, size) ((void)memset((to), 0, (size)))
 #define bytes_differ(a, b, size) (memcmp((a), (b), (size)) != 0)
@@ -3608,6 +3611,10 @@ static bool end_wait_if_over(struct lmplay_replay *r) {
 	uint64_t time = time_now(r);
 	bool is_over = (time >= r->wake_ns);
 	enum lmplay_code late = check_calls(r);
+	if ((r->phase == PHASE_POLL) && (r->interrupted != 0u)) {
+		r->interrupted = 0; /* before the load, so that an interrupt during it counts, too */
+		is_over = true;
+	}
 	if (late == LMPLAY_OK) {
 		late = check_time(r, time);
 	}
@@ -3687,6 +3694,8 @@ uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	uint64_t next = 0;
 	if (replay == NULL) {
 		/* There is no run. */
+	} else if ((replay->phase == PHASE_POLL) && (replay->interrupted != 0u)) {
+		/* The next load is due. */
 	} else if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
 		next = min_u64(replay->wake_ns, replay->end_ns + 1u);
 	} else if (replay->phase == PHASE_DMA_STATUS) {
@@ -3747,6 +3756,12 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 void lmplay_fault(struct lmplay_replay *replay) {
 	if (replay != NULL) {
 		replay->fault = 1;
+	}
+}
+
+void lmplay_interrupt(struct lmplay_replay *replay) {
+	if (replay != NULL) {
+		replay->interrupted = 1;
 	}
 }
 
