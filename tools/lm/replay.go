@@ -140,7 +140,7 @@ type outcome struct {
 	requested     int // number of runs that --loop requests
 	hasSafe       bool
 	fresh         string // what --check-fresh showed
-	runFailed     bool // a command has failed, and Replay.Run has then executed the sequence safe
+	runFailed     bool   // a command has failed, and Replay.Run has then executed the sequence safe
 }
 
 // writtenOutput is a file that lm replay has written.
