@@ -29,7 +29,7 @@ func TestPromisedInterfaceDoesNotChange(t *testing.T) {
 func promisedInterface(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "format %d.%d\n", fbs.FormatMajor, fbs.FormatMinor)
-	for code := hal.OK; code <= hal.DMAFault; code++ {
+	for code := hal.OK; code <= hal.RingUnset; code++ {
 		fmt.Fprintf(&b, "exit %d: %s\n", code.ExitStatus(), code.Error())
 	}
 	var commands func(c *cobra.Command)

@@ -62,7 +62,7 @@ type Window struct {
 	Name string // empty: none
 }
 
-// Ring is a position that moves from run to run (FORMAT.md section 6.3).
+// Ring is a position that moves from run to run (FORMAT.md section 6.4).
 type Ring struct {
 	Name              string
 	Begin, End, First uint64
