@@ -229,7 +229,7 @@ var fileUses = map[string]fileUse{
 	},
 	"verify": {
 		args:  []*fileRole{readsFile},
-		flags: map[string]*fileRole{"key": readsFile, "board": noFile},
+		flags: map[string]*fileRole{"key": readsFile, "board": noFile, "for": noFile},
 	},
 	"version": {},
 }
