@@ -150,8 +150,8 @@ func check32Bits(path string, view *fbs.View) {
 		}
 	}
 	if n > 0 {
-		fail.With(hal.WrongDevice, "%s: a processor of 32 bits cannot make exact accesses of 8 bytes: "+
-			"%s, the first is %s; the hooks load and store of a port may make them", path,
+		fail.With(hal.WrongDevice, "%s: a processor of 32 bits cannot make exact accesses of "+
+			"8 bytes: %s, the first is %s; the hooks load and store of a port may make them", path,
 			english.Count(n, "command"), lmb.PlaceText(view, first))
 	}
 }
