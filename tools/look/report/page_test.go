@@ -177,6 +177,11 @@ func TestTimeAxisEndsWithTheRun(t *testing.T) {
 func checkTicks(t *testing.T, d *timelinePicture, ticks []tick, pixels float64) {
 	t.Helper()
 	percent := func(text string) float64 { return (6.7*float64(len(text)) + 3) / pixels * 100 }
+	if c := d.Cut; c != nil && c.Text != "" {
+		if end := c.Left + c.Width/2 + percent(c.Text)/2; end > 100-percent(d.Total) {
+			t.Errorf("%s in %v pixels: the time of the break ends at %v", d.Total, pixels, end)
+		}
+	}
 	for i, tick := range ticks {
 		limit := 100 - percent(d.Total)
 		if i+1 < len(ticks) {
