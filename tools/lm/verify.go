@@ -53,7 +53,7 @@ func verifyCommand() *cobra.Command {
 	flags.StringVar(&v.board, "board", "",
 		"the board that the image must be for (default: the one in the image)")
 	flags.StringVar(&v.processor, "for", "",
-		"reject an image that needs what this processor lacks; the only one is "+for32Bits)
+		"the processor of the player in C; "+for32Bits+" rejects exact accesses of 8 bytes")
 	return c
 }
 

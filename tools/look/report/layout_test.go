@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"image"
@@ -74,7 +75,7 @@ func examplePage(t *testing.T, name string, file []byte) []byte {
 		}
 	}
 	r := Analyze(view, WholeFile, nil)
-	r.Image = name
+	r.Image, r.Checksum, r.SHA256 = name, view.ID(), fmt.Sprintf("%x", sha256.Sum256(file))
 	var out bytes.Buffer
 	if err := r.WritePage(&out, p, Generator{Program: "lm 0.1",
 		Time: testGenerator.Time}); err != nil {
@@ -246,7 +247,7 @@ func savePicture(t *testing.T, b *browser, v viewport, name string) {
 const (
 	picturePath     = "testdata/report.png"
 	pictureWidth    = 1280
-	pictureHeight   = 860
+	pictureHeight   = 1120
 	pictureBytesMax = 150 << 10
 )
 
