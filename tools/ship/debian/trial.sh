@@ -61,7 +61,8 @@ install_all() {
 		printf '%s\n' [Unit] After=basic.target [Service] Type=oneshot \
 			StandardOutput=append:/result/log StandardError=append:/result/log \
 			'ExecStart=/bin/bash /trial/inside.sh' \
-			'ExecStopPost=/bin/sh -c "echo $SERVICE_RESULT >/result/result; systemctl poweroff -ff"' \
+			'ExecStopPost=/bin/sh -c "echo $SERVICE_RESULT >/result/result"' \
+			'ExecStopPost=systemctl poweroff -ff' \
 			>/etc/systemd/system/trial.service
 	TEXT
 }
