@@ -48,7 +48,7 @@ const (
 	DevicesMax    = 8
 	VectorsMax    = 2048 // of one device
 	RulesMax      = 256
-	RingsMax      = 0 // no command moves a ring yet
+	RingsMax      = 32
 	TensorsMax    = 1 << 12
 	DimsMax       = 8       // of one tensor
 	ScratchMax    = 1 << 12 // bytes of the arena for all scratch tensors
