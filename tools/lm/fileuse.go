@@ -230,7 +230,7 @@ var fileUses = map[string]fileUse{
 	},
 	"upgrade": {args: []*fileRole{readsFile}, flags: map[string]*fileRole{"out": writesFile}},
 	"verify": {
-		args:  []*fileRole{readsFile},
+		args: []*fileRole{readsFile},
 		flags: map[string]*fileRole{"key": readsFile, "board": noFile, "for": noFile,
 			"made-from": readsFile},
 	},
