@@ -142,8 +142,9 @@ func recordedBoard(in io.Reader, name string) (d namedBoard) {
 
 // playRecord returns a device that plays a recording of size bytes.
 func playRecord(in io.Reader, size int, board *boards.Board) *mock.Device {
-	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the accesses have no pointers
-	const large = 16 << 20                           // bytes of a recording whose reading takes long enough to show progress
+	// The accesses have no pointers: collecting garbage often costs little.
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
+	const large = 16 << 20 // bytes of a recording whose reading takes long enough to show progress
 	bar := newProgressBar("playback: bytes", size, large)
 	translator, player := mock.NewTranslatedPlayback(board)
 	var rejected error
