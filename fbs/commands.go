@@ -19,6 +19,9 @@ type commandChecker struct {
 	worstCaseUs    uint64   // so far, of the sequence being checked
 	hasCall        bool
 
+	rings    []ringState
+	advanced uint32 // set of the rings with a value: forgetState clears it
+
 	// For each byte of the scratch tensors 1 + the device from which the sequence being checked has
 	// loaded it, or 0.
 	loadedFrom []uint8
@@ -53,14 +56,17 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 		c.forgetState()
 	}
 	if c.hasCall {
-		return sum, v.verifyCalls()
+		err = v.verifyCalls()
 	}
-	return sum, nil
+	if len(c.rings) > 0 && err == nil {
+		err = c.verifyRings()
+	}
+	return sum, err
 }
 
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windowStates: make([]windowState, len(v.Windows)),
-		loadedFrom: make([]uint8, v.scratchBytes)}
+		loadedFrom: make([]uint8, v.scratchBytes), rings: make([]ringState, len(v.Rings))}
 	for i := range v.Devices {
 		c.boards[i] = v.Board(i)
 	}
@@ -72,9 +78,11 @@ func newCommandChecker(v *View) *commandChecker {
 	return c
 }
 
-// forgetState makes all Tlb windows inaccessible until their next Point, and scratch unwritten.
+// forgetState makes all Tlb windows inaccessible until their next Point, scratch unwritten, and
+// rings without a value.
 func (c *commandChecker) forgetState() {
 	clear(c.loadedFrom)
+	c.advanced = 0
 	for _, window := range c.pointedWindows {
 		c.windowStates[window].end = 0
 	}
@@ -124,6 +132,8 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		return c.checkCall(m)
 	case gen.OpcodeEnd:
 		return c.checkEnd(m)
+	case gen.OpcodeAdvance, gen.OpcodeReset, gen.OpcodeWith:
+		return c.checkRingCommand(m, f)
 	}
 	return "" // a fence
 }

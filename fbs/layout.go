@@ -48,7 +48,7 @@ const (
 	DevicesMax    = 8
 	VectorsMax    = 2048 // of one device
 	RulesMax      = 256
-	RingsMax      = 0 // no command moves a ring yet
+	RingsMax      = 32
 	TensorsMax    = 1 << 12
 	DimsMax       = 8       // of one tensor
 	ScratchMax    = 1 << 12 // bytes of the arena for all scratch tensors
@@ -134,6 +134,11 @@ func CommandsIn(memory []byte) []Command {
 
 func wordsOf(c *Command) *[CommandSize / 8]uint64 {
 	return (*[CommandSize / 8]uint64)(unsafe.Pointer(c))
+}
+
+// following returns the command after m, which must not be the last one.
+func following(m *Command) *Command {
+	return (*Command)(unsafe.Add(unsafe.Pointer(m), CommandSize))
 }
 
 // TileRoute selects the tiles that a TLB window shows, and the route to them.

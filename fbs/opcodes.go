@@ -111,6 +111,25 @@ var opcodeForms = [...]opcodeForm{
 			Offset: ones32, Amount: ones32, Value: ones64, Mask: ones64},
 		us: eachUs,
 	},
+	gen.OpcodeAdvance: {
+		name: "advance",
+		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Offset: ones32,
+			Amount: ones32, Mask: ones64},
+		us: eachUs,
+	},
+	gen.OpcodeReset: {
+		name: "reset",
+		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Offset: ones32,
+			Amount: ones32, Value: ones64, Mask: ones64},
+		us: eachUs,
+	},
+	gen.OpcodeWith: {
+		name: "with",
+		empty: Command{Width: ones8, Option: ones8, Window: ones16, Offset: ones32,
+			Value: ones64},
+		modes: 1<<gen.PlaceValue | 1<<gen.PlaceOffset, modeText: "1 (value) or 2 (offset)",
+		us: eachUs,
+	},
 }
 
 // formOf returns the row of an opcode, or nil if the opcode is unknown.

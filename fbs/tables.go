@@ -27,8 +27,8 @@ type tableToCheck struct {
 // verifyTables checks every table except the elements of the commands, and the reservation.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	// The reservation has no number of rules.
-	rules := uint32(len(v.Rules))
+	// The reservation has no number of rules or rings.
+	rules, rings := uint32(len(v.Rules)), uint32(len(v.Rings))
 	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
 		{"rule", len(v.Rules), rules, false, t.checkRule},
@@ -36,6 +36,7 @@ func (v *View) verifyTables() *Error {
 		{"sequence", len(v.Sequences), r.Sequences, true, t.checkSequence},
 		{"segment", len(v.Segments), r.Segments, false, t.checkSegment},
 		{"tensor", len(v.Tensors), r.Tensors, false, t.checkTensor},
+		{"ring", len(v.Rings), rings, false, t.checkRing},
 		{"command", len(v.Commands), r.Commands, true, nil},
 	}
 	for i := range tables {

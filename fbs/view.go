@@ -15,7 +15,8 @@ func continueChecksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
-// View is a verified image. All slices except WorstCaseUs point into the bytes of the file.
+// View is a verified image. All slices except WorstCaseUs and NeededRings point into the bytes of
+// the file.
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
@@ -39,6 +40,10 @@ type View struct {
 	// with a larger WorstCaseUs, and the runtime ends a run that takes longer. Verify sets one
 	// hour; the caller may change it.
 	TimeLimitUs uint64
+
+	// NeededRings[i] is the set of the rings that sequence i advances before it resets them: bit n
+	// for ring n. It is nil if the image has no rings.
+	NeededRings []uint32
 
 	// NeedsFixup is true if the image has Point or Relocate commands: runtime.Load sets fields of
 	// them that depend on the addresses of windows.
@@ -258,8 +263,12 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	return v, continueChecksum(sum, envelope[first+len(commands):]), err
 }
 
-const otherVersionProblem = "another version of lm made the image; " +
-	"make it again with lm of this version "
+const (
+	otherVersionProblem = "another version of lm made the image; "
+	makeAgain           = otherVersionProblem + "make it again with lm of this version "
+	upgradeIt           = otherVersionProblem +
+		"lm upgrade writes it in the format of this version "
+)
 
 // checkFields checks all fields except RootOffset and Checksum, for an image of size bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {
@@ -273,11 +282,15 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return "not a Light Metal image: identifier at byte 4 is not " + FileIdentifier
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
-		return otherVersionProblem + Text("(format %d.%d, this program reads %d.%d)",
+		advice := makeAgain
+		if p.Major == FormatMajor-1 {
+			advice = upgradeIt
+		}
+		return advice + Text("(format %d.%d, this program reads %d.%d)",
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
 	if p.SchemaHash != SchemaHash {
-		return otherVersionProblem + Text("(schema hash %x, this program needs %x)",
+		return makeAgain + Text("(schema hash %x, this program needs %x)",
 			p.SchemaHash, SchemaHash)
 	}
 	if p.FileSize != size {

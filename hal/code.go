@@ -30,6 +30,7 @@ const (
 	FrameLate           // one run of a sequence took longer than the limit that the caller set
 	MasterOff           // bus mastering is off, so the device cannot access host memory
 	DMAFault            // the device reports that one of its DMA transfers failed
+	RingUnset           // no run has reset a ring that the sequence advances
 	codeCount           // number of codes; new codes must be inserted before this line
 )
 
@@ -58,6 +59,7 @@ var codeTable = [codeCount + 1]struct {
 	Refused:        {70, "device rejected the access"},
 	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
+	RingUnset:      {64, "ring was not reset"},
 	Disabled:       {70, "replay is disabled after a failure"},
 	codeCount:      {70, "unknown result code"}, // entry for all numbers that are not codes
 }

@@ -33,6 +33,7 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 		view: view, devices: devices,
 		imageTimeLimitNs: int64(min(view.TimeLimitUs, timeLimitMaxUs)) * 1000,
 		safeSequence:     view.SequenceByName("safe"),
+		rings:            make([]ringPosition, len(view.Rings)), moved: newMovedCommand(),
 	}
 	if err := r.prepareForRuns(firstTLBWindow); err != nil {
 		r.Close()
@@ -108,6 +109,7 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 			return err
 		}
 	}
+	r.interruptWaiters = make([]hal.InterruptWaiter, len(r.devices))
 	for i, device := range r.devices {
 		d := &r.view.Devices[i]
 		if d.Vectors == 0 {
@@ -116,6 +118,7 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 		if err := device.EnableVectors(d.Interrupts, d.Vectors); err != nil {
 			return err
 		}
+		r.interruptWaiters[i], _ = device.(hal.InterruptWaiter)
 	}
 	return r.requestExitCleanup()
 }
@@ -279,12 +282,15 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 				uint64(c.Index)))
 	}
 	sum := a.BusAddress + c.Value
+	if index > 0 && r.commands[index-1].Opcode == gen.OpcodeWith {
+		sum = a.BusAddress + r.view.Windows[c.Index].Size // the largest that a ring can add
+	}
 	if sum < a.BusAddress || sum&^fbs.WidthMask(c.Width) != 0 {
 		return r.commandFault(hal.WrongDevice, index,
 			fbs.Text("bus address %x does not fit the register of %d bytes; "+
 				"use `vfio:`, which has lower addresses", sum, uint64(c.Width)))
 	}
-	c.Opcode, c.Index, c.Value = gen.OpcodeWrite, 0, sum
+	c.Opcode, c.Index, c.Value = gen.OpcodeWrite, 0, a.BusAddress+c.Value
 	return nil
 }
 

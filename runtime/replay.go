@@ -19,6 +19,8 @@ type Replay struct {
 	view      *fbs.View      // private copy
 	devices   []hal.Device   // in the order of the image
 	apertures []hal.Aperture // of the windows
+	// Of the devices whose interrupts may end the pause of a poll; nil: of the others.
+	interruptWaiters []hal.InterruptWaiter
 	// For each window the address of its TLB window, to which a Point adds an offset, since the TLB
 	// window may be larger; 0 if there is no TLB window, or if the kernel driver programs it.
 	tlbWindowBases []uintptr
@@ -29,6 +31,10 @@ type Replay struct {
 	windowAddresses []uintptr
 	// The address of the payload, then of each tensor: 0 for an input without data.
 	bufferAddresses []uintptr
+
+	rings    []ringPosition
+	setRings uint32 // those that a Reset has set since Load
+	moved    movedCommand
 
 	missingInputs int // inputs without data
 	safeSequence  int // -1: the image has none
@@ -133,6 +139,8 @@ func (r *Replay) Run(sequence int) Result {
 		return Result{Code: hal.Disabled, Command: -1}
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
+	case len(r.rings) > 0 && r.view.NeededRings[sequence]&^r.setRings != 0:
+		return Result{Code: hal.RingUnset, Command: -1}
 	}
 	if err := r.StartDMA(); err != nil {
 		return Result{Code: hal.CodeOf(err), Command: -1}
@@ -155,9 +163,9 @@ func (r *Replay) Run(sequence int) Result {
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failureDetails
 	result.Code = code
-	result.Command = int32(r.walk.NextIndex(r.commands))
+	result.Command = r.commandIndex(r.walk.Next)
 	result.IgnoredFailures = r.ignoredFailures
-	r.failureDetails, r.disabled = Result{}, true
+	r.failureDetails, r.disabled, r.setRings = Result{}, true, 0
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
 		r.endTimeNs, r.obeysStopFlag = 0, false
 		r.budgetUs = budgetWithoutLimitUs
@@ -186,13 +194,20 @@ func (r *Replay) checkTimeLimit() hal.Code {
 const sleepMaxNs = 10_000_000 // then the time limit and the stop flag are looked at again
 
 // sleepWithinLimit returns FrameLate as soon as the run reaches its time limit. It calls Sleep of
-// the device, because a mock may have a clock of its own.
-func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code {
+// the device, because a mock may have a clock of its own. An interrupt ends the sleep if waiter is
+// not nil.
+func (r *Replay) sleepWithinLimit(device hal.Device, waiter hal.InterruptWaiter,
+	nanoseconds int64) hal.Code {
 	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
 		part := min(nanoseconds, sleepMaxNs, r.endTimeNs-r.devices[0].Now()+1)
-		device.Sleep(part)
 		nanoseconds -= part
+		switch {
+		case waiter == nil:
+			device.Sleep(part)
+		case waiter.AwaitInterrupt(part):
+			nanoseconds = 0
+		}
 		code = r.checkTimeLimit()
 	}
 	return code
@@ -215,7 +230,12 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 			code = r.checkTimeLimit()
 		case isUsedUp: // observe the next command
 		case w.Next.Opcode == gen.OpcodeEnd:
-			return hal.OK
+			if w.Next != &r.moved.commands[1] {
+				return hal.OK
+			}
+			w.Next = &r.commands[r.moved.index+1]
+		case w.Next.Opcode > gen.OpcodeEnd:
+			r.executeRingCommand(w.Next)
 		default:
 			code = r.finishCommand(w.Next)
 		}
@@ -228,7 +248,7 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 func (r *Replay) observe(c *fbs.Command) (heldUs int64) {
 	if r.observed != c {
 		r.observed = c
-		r.observer(r.walk.NextIndex(r.commands))
+		r.observer(int(r.commandIndex(c)))
 	}
 	needed := int64(1)
 	switch c.Opcode {
@@ -263,7 +283,7 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	case c.Opcode == gen.OpcodePoint:
 		code = r.programTLBWindow(c)
 	case c.Opcode == gen.OpcodeDelay:
-		code = r.sleepWithinLimit(r.devices[0], int64(c.Amount)*1000)
+		code = r.sleepWithinLimit(r.devices[0], nil, int64(c.Amount)*1000)
 	case c.Opcode == gen.OpcodeCall:
 		if code = r.executeSequence(int(c.Index)); code == hal.OK {
 			w.Next = c
@@ -367,7 +387,8 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 		r.pollDeadlineNs = now + timeout
 	}
 	left := r.pollDeadlineNs - now
-	r.codeIfUnmet = r.sleepWithinLimit(device, pollDelayNs(c, timeout-left, left))
+	r.codeIfUnmet = r.sleepWithinLimit(device,
+		r.interruptWaiters[r.view.Windows[c.Window].Device], pollDelayNs(c, timeout-left, left))
 	if r.codeIfUnmet == hal.OK && device.Now() >= r.pollDeadlineNs {
 		r.codeIfUnmet = hal.DeadlinePassed
 	}

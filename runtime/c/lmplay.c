@@ -137,7 +137,10 @@ int memcmp(const void *a, const void *b, size_t size);
 #define OP_DELAY 11u
 #define OP_CALL 12u
 #define OP_END 13u
-#define OPCODE_COUNT 14u
+#define OP_ADVANCE 14u
+#define OP_RESET 15u
+#define OP_WITH 16u
+#define OPCODE_COUNT 17u
 
 /* Values of the field mode of CopyIn, Fill and CopyOut. */
 #define MODE_EXACT 1u /* consecutive addresses; each access has the width of the command */
@@ -150,6 +153,9 @@ int memcmp(const void *a, const void *b, size_t size);
 
 /* Value of the field option of Expect and Compare: ignore a failure. */
 #define POLICY_IGNORE 2u
+
+/* Value of the field mode of With: it changes the offset of the next command, not its value. */
+#define PLACE_OFFSET 2u
 
 /* Kinds of windows. */
 #define KIND_BAR 1u
@@ -171,7 +177,8 @@ static const uint8_t opcode_us[OPCODE_COUNT] = {
 	0, 2, 13, 2, /* Write, Modify, Relocate */
 	1, 1, 11,    /* CopyIn, Fill, CopyOut */
 	12, 1, 5,    /* Expect, Compare, Point */
-	1, 1, 1, 1   /* Fence, Delay, Call, End */
+	1, 1, 1, 1,  /* Fence, Delay, Call, End */
+	1, 1, 1      /* Advance, Reset, With */
 };
 
 #define QUERY_MAX_US 10u /* longest time of one call of the hook `query`, in us */
@@ -475,6 +482,10 @@ static const struct tensor *tensor_at(const struct lmplay_image *image, uint32_t
 	return &((const struct tensor *)image->vectors[FIELD_TENSORS].elements)[index];
 }
 
+static const struct ring *ring_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct ring *)image->vectors[FIELD_RINGS].elements)[index];
+}
+
 static const uint8_t *characters_at(const struct lmplay_image *image, uint32_t index) {
 	return &((const uint8_t *)image->vectors[FIELD_CHARACTERS].elements)[index];
 }
@@ -580,7 +591,7 @@ static void set_table_problem(struct table *t, const char *problem) {
 }
 
 static void set_table_place(struct table *t, const char *place) {
-	if ((LMPLAY_VERIFY != 0) && (t->problem == NULL)) {
+	if ((LMPLAY_VERIFY != 0) && (LMPLAY_TEXT != 0) && (t->problem == NULL)) {
 		t->place = place;
 	}
 }
@@ -618,7 +629,7 @@ static uint32_t read_u32(const struct table *t, uint64_t position) {
 /* Finds the root table and its vtable. */
 static void find_root_table(struct table *t, const struct lmplay_image *image) {
 	uint32_t vtable_size;
-	t->place = "image";
+	set_table_place(t, "image");
 	t->bytes = image->bytes;
 	t->end = image->envelope_bytes;
 	t->position = read_u32(t, 0);
@@ -664,25 +675,29 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 
 /* The requirements of the format for one vector of the root table. */
 struct vector_limits {
-	const char *element; /* name of an element in errors */
 	uint32_t max;        /* largest number of elements */
 	uint8_t size;        /* size of an element in bytes */
 	uint8_t align;       /* alignment of the first element in bytes */
 	uint8_t is_required; /* 1: the vector must have at least one element */
 };
 
+/* Names of the elements in errors, in the order of the fields. */
+static const char *const vector_elements[LMPLAY_FIELDS] = {
+	"reservation", "device", "window", "sequence", "tensor", "segment",
+	"command", "text", "notes", "rule", "ring"};
+
 static const struct vector_limits vector_limits[LMPLAY_FIELDS] = {
-	{"reservation", 0, 0, 0, 0}, /* not a vector */
-	{"device", LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
-	{"window", 4096, sizeof(struct window), 8, 1},
-	{"sequence", 4096, sizeof(struct sequence), 4, 1},
-	{"tensor", 4096, sizeof(struct tensor), 8, 0},
-	{"segment", 4096, sizeof(struct segment), 8, 0},
-	{"command", (uint32_t)1 << 24, sizeof(struct command), 8, 1},
-	{"text", (uint32_t)16 << 20, 1, 1, 0},
-	{"notes", (uint32_t)256 << 20, 1, 8, 0},
-	{"rule", 256, sizeof(struct rule), 8, 0},
-	{"ring", 0, sizeof(struct ring), 8, 0},
+	{0, 0, 0, 0}, /* not a vector */
+	{LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
+	{4096, sizeof(struct window), 8, 1},
+	{4096, sizeof(struct sequence), 4, 1},
+	{4096, sizeof(struct tensor), 8, 0},
+	{4096, sizeof(struct segment), 8, 0},
+	{(uint32_t)1 << 24, sizeof(struct command), 8, 1},
+	{(uint32_t)16 << 20, 1, 1, 0},
+	{(uint32_t)256 << 20, 1, 8, 0},
+	{256, sizeof(struct rule), 8, 0},
+	{LMPLAY_RINGS_MAX, sizeof(struct ring), 8, 0},
 };
 
 /* Sets *vector to the vector of a field. If the field is absent, *vector does not change. */
@@ -690,7 +705,7 @@ static void read_vector(struct table *t, uint32_t field, struct lmplay_vector *v
 	const struct vector_limits *form = &vector_limits[field];
 	uint64_t position;
 	uint32_t count = 0;
-	set_table_place(t, form->element);
+	set_table_place(t, vector_elements[field]);
 	position = field_position(t, field, 4);
 	if ((position != 0u) && check_inside(t, position, 4, 4)) {
 		position += read_u32(t, position);
@@ -843,10 +858,10 @@ enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size
 	clear_bytes(&t, sizeof t);
 	image->bytes = bytes;
 	image->limit_us = LMPLAY_LIMIT_DEFAULT_US;
-	t.place = "signature";
+	t.place = TEXT("signature");
 	image->file_bytes = image_size(bytes, size, &t.problem);
 	if (t.problem == NULL) {
-		t.place = "preamble";
+		t.place = TEXT("preamble");
 		t.problem = check_preamble(bytes, image->file_bytes);
 	}
 	if (t.problem == NULL) {
@@ -981,18 +996,69 @@ struct lmplay_window_state {
 	uint8_t bar_offset_mod_8;        /* offset of the range in its BAR, modulo 8 */
 };
 
+/* The state of one ring. These structs are in the arena. */
+struct lmplay_ring_state {
+	uint64_t position; /* where the next entry begins, if it fits */
+	uint64_t value;    /* where the last entry began */
+};
+
+/* What the commands so far say about a ring. These structs are in the work memory. */
+struct checked_ring {
+	uint64_t step;  /* of the last Advance, if its bit in checker.advanced is 1 */
+	uint64_t steps; /* begin, first, and the steps of all Advances, ORed */
+	uint64_t unit;  /* bits that must be 0 in steps, so that moved accesses are aligned */
+};
+
+/* Returns the number of bytes of the tables that find_needed_rings sets. */
+static uint64_t needed_rings_bytes(const struct lmplay_image *image) {
+	return (element_count(image, FIELD_RINGS) != 0u)
+		? ((uint64_t)element_count(image, FIELD_SEQUENCES) * 8u) : 0u;
+}
+
+/* Finds the rings that each sequence advances before it resets them, as bits of needed[sequence].
+   The second half of `needed` has those that each sequence resets. */
+static void find_needed_rings(const struct lmplay_image *image, uint32_t *needed) {
+	uint32_t count = element_count(image, FIELD_SEQUENCES);
+	uint32_t *resets = &needed[count];
+	/* Twice, because called sequences may come after their callers. */
+	for (uint32_t i = 0; (i < (2u * count)) && (element_count(image, FIELD_RINGS) != 0u); i++) {
+		uint32_t s = i % count;
+		uint32_t at = sequence_at(image, s)->first;
+		uint32_t end = at + sequence_at(image, s)->count;
+		uint32_t need = 0;
+		uint32_t reset = 0;
+		for (; at < end; at++) {
+			const struct command *c = command_at(image, at);
+			if (c->opcode == OP_CALL) {
+				need |= needed[c->index] & ~reset;
+				reset |= resets[c->index];
+			} else if (c->opcode == OP_ADVANCE) {
+				need |= ((uint32_t)1 << c->index) & ~reset;
+			} else if (c->opcode == OP_RESET) {
+				reset |= (uint32_t)1 << c->index;
+			} else {
+				/* The command changes no ring. */
+			}
+		}
+		needed[s] = need;
+		resets[s] = reset;
+	}
+}
+
 /* Scratch tensors are the first ones. */
 static bool has_scratch(const struct lmplay_image *image) {
 	return (element_count(image, FIELD_TENSORS) != 0u) &&
 		(tensor_at(image, 0)->role == LMPLAY_SCRATCH);
 }
 
-/* Returns the number of bytes that lmplay_verify uses: 8 for each sequence (its longest time), one
-   bit for each window, and with scratch one byte for each of its bytes. */
+/* Returns the number of bytes that lmplay_verify uses: 8 for each sequence (its longest time), the
+   states of the rings, one bit for each window, and with scratch one byte for each of its bytes. */
 static uint64_t verify_memory_bytes(const struct lmplay_image *image) {
 	uint32_t window_bytes = (element_count(image, FIELD_WINDOWS) + 7u) / 8u;
 	uint32_t scratch_bytes = has_scratch(image) ? SCRATCH_MAX : 0u;
-	return ((uint64_t)element_count(image, FIELD_SEQUENCES) * 8u) + window_bytes + scratch_bytes;
+	return ((uint64_t)element_count(image, FIELD_SEQUENCES) * 8u) +
+		((uint64_t)element_count(image, FIELD_RINGS) * sizeof(struct checked_ring)) +
+		needed_rings_bytes(image) + window_bytes + scratch_bytes;
 }
 
 /* Returns the number of bytes that lmplay_load uses: for the tensors, and for tables after them. */
@@ -1000,7 +1066,8 @@ static uint64_t load_memory_bytes(const struct lmplay_image *image) {
 	uint64_t tables =
 		((uint64_t)element_count(image, FIELD_DEVICES) * sizeof(struct lmplay_device_state)) +
 		((uint64_t)element_count(image, FIELD_WINDOWS) * sizeof(struct lmplay_window_state)) +
-		((element_count(image, FIELD_TENSORS) + 7u) / 8u);
+		((uint64_t)element_count(image, FIELD_RINGS) * sizeof(struct lmplay_ring_state)) +
+		needed_rings_bytes(image) + ((element_count(image, FIELD_TENSORS) + 7u) / 8u);
 	uint64_t bytes = image->arena_bytes + tables;
 	return (bytes < tables) ? UINT64_MAX : bytes; /* UINT64_MAX if the sum overflows */
 }
@@ -1323,6 +1390,14 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 	return NULL;
 }
 
+static const char *check_ring(const struct lmplay_image *image, uint32_t index) {
+	const struct ring *r = ring_at(image, index);
+	if ((r->begin > r->first) || (r->first > r->end) || (r->reserved != 0u)) {
+		return TEXT("first must lie between begin and end, and reserved bytes must be zero");
+	}
+	return check_name(image, r->name);
+}
+
 /* What a command has in its field `index`. */
 #define INDEX_NOTHING 0u  /* the field index must be 0 */
 #define INDEX_SOURCE 1u   /* index 0: the payload; index 1 + n: tensor n, which is an input */
@@ -1330,19 +1405,22 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 #define INDEX_BUS 3u      /* index of a window that has a bus address */
 #define INDEX_INTERVAL 4u /* microseconds between two loads */
 #define INDEX_SEQUENCE 5u /* index of a sequence */
+#define INDEX_RING 6u     /* index of a ring */
 
 /* What a command has in its field `amount`. */
 #define AMOUNT_NOTHING 0u  /* the field amount must be 0 */
 #define AMOUNT_BYTES 1u    /* number of bytes, at least 1 */
 #define AMOUNT_DEADLINE 2u /* microseconds until the deadline; 0: one load only */
 #define AMOUNT_DELAY 3u    /* microseconds to wait */
+#define AMOUNT_SHIFT 4u    /* bits by which a position is shifted, at most 63 */
 
 /* Meanings of the fields value and mask of a command. */
 #define VALUE_NOTHING 0u /* the fields value and mask must be 0 */
 #define VALUE_NUMBER 1u  /* value: a number of `width` bytes; mask: must be 0 */
 #define VALUE_MASK 2u    /* mask: a number of `width` bytes; value: no bits outside mask */
-#define VALUE_OFFSET 3u  /* value: offset in the payload or tensor; mask: must be 0 */
+#define VALUE_OFFSET 3u  /* value: offset in the payload or tensor, or step; mask: must be 0 */
 #define VALUE_TILES 4u   /* value: address in the tile; mask: tile range */
+#define VALUE_PARITY 5u  /* value: must be 0; mask: bits that change with each lap */
 
 /* The operands of one opcode, as in the table of section 6. The fields modes, options and kinds are
    sets: bit n is 1 if the value n is allowed. */
@@ -1375,7 +1453,17 @@ static const struct opcode_form opcode_forms[OPCODE_COUNT] = {
 	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_DELAY, VALUE_NOTHING, 0},             /* Delay */
 	{0, 1, 1, 0, INDEX_SEQUENCE, AMOUNT_NOTHING, VALUE_NOTHING, 0},          /* Call */
 	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0},           /* End */
+	{0, 1, 1, 0, INDEX_RING, AMOUNT_NOTHING, VALUE_OFFSET, 0},               /* Advance */
+	{0, 1, 1, 0, INDEX_RING, AMOUNT_NOTHING, VALUE_NOTHING, 0},              /* Reset */
+	{0, 6, 1, 0, INDEX_RING, AMOUNT_SHIFT, VALUE_PARITY, 0},                 /* With */
 };
+
+/* Sets of the opcodes of the commands whose value or offset a With may change: bit n for opcode
+   n. */
+#define MOVED_VALUES \
+	((1u << OP_WRITE) | (1u << OP_RELOCATE) | (1u << OP_FILL) | (1u << OP_EXPECT))
+#define MOVED_OFFSETS \
+	(MOVED_VALUES | (1u << OP_COPY_IN) | (1u << OP_COPY_OUT) | (1u << OP_COMPARE))
 
 /* Flags in the two highest bits of each element of checker.times. The other bits are the longest
    time of the sequence in us, without the sequences that it calls: less than 2^58. */
@@ -1389,6 +1477,9 @@ struct checker {
 	const char *place;     /* part of the image that is being checked, as in struct lmplay_error */
 	uint32_t index;        /* index of this part in its table */
 	uint64_t *times;       /* longest time of each sequence in us, and flags */
+	struct checked_ring *rings;
+	uint32_t *needed;      /* see find_needed_rings */
+	uint32_t advanced;     /* one bit for each ring; 1: the sequence has advanced it */
 	uint8_t *pointed;      /* one bit for each window; 1: a Point has made the window accessible */
 	bool any_pointed;      /* false: all bits of `pointed` are 0; true: some may be 1 */
 	uint8_t *loaded_from;  /* for each byte of the scratch: 1 + the device from which the sequence
@@ -1399,8 +1490,16 @@ struct checker {
 	bool found_has_bus;      /* images may store the bus address of that range to a device */
 };
 
-/* Makes all Tlb windows inaccessible until their next Point, and scratch unwritten. */
+static void set_check_place(struct checker *k, const char *place) {
+	if (LMPLAY_TEXT != 0) {
+		k->place = place;
+	}
+}
+
+/* Makes all Tlb windows inaccessible until their next Point, scratch unwritten, and rings without a
+   value. */
 static void forget_state(struct checker *k) {
+	k->advanced = 0;
 	if (has_scratch(k->image)) {
 		clear_bytes(k->loaded_from, SCRATCH_MAX);
 	}
@@ -1651,6 +1750,34 @@ static const char *check_data_range(struct checker *k, const struct command *c, 
 	return is_scratch ? check_scratch(k, c) : NULL;
 }
 
+/* Checks the ring of an Advance, a Reset or a With, and notes what the command does to it. */
+static const char *check_ring_use(struct checker *k, const struct command *c) {
+	const struct ring *ring;
+	struct checked_ring *state;
+	uint32_t bit;
+	if (c->index >= element_count(k->image, FIELD_RINGS)) {
+		return TEXT("its index must be that of a ring");
+	}
+	ring = ring_at(k->image, c->index);
+	state = &k->rings[c->index];
+	bit = (uint32_t)1 << c->index;
+	if (c->opcode == OP_RESET) {
+		k->advanced &= ~bit;
+	} else if (c->opcode == OP_ADVANCE) {
+		if ((c->value == 0u) || (c->value > (ring->end - ring->begin))) {
+			return TEXT("its value must be between 1 and the size of the ring");
+		}
+		state->step = c->value;
+		state->steps |= ring->begin | ring->first | c->value;
+		k->advanced |= bit;
+	} else if ((k->advanced & bit) == 0u) {
+		return TEXT("the ring needs an advance first, and another after each call or reset");
+	} else {
+		/* The ring has a value. */
+	}
+	return NULL;
+}
+
 static const char *check_index(struct checker *k, const struct command *c) {
 	const struct lmplay_image *image = k->image;
 	const char *problem = NULL;
@@ -1673,6 +1800,9 @@ static const char *check_index(struct checker *k, const struct command *c) {
 		if (c->index >= element_count(image, FIELD_SEQUENCES)) {
 			problem = TEXT("its index must be that of a sequence");
 		}
+		break;
+	case INDEX_RING:
+		problem = check_ring_use(k, c);
 		break;
 	default:
 		if (c->index != 0u) {
@@ -1698,6 +1828,8 @@ static const char *check_value_and_amount(const struct command *c) {
 	} else if (f->value == VALUE_TILES) {
 		value = UINT64_MAX;
 		mask = UINT64_MAX;
+	} else if (f->value == VALUE_PARITY) {
+		mask = UINT64_MAX;
 	} else {
 		/* VALUE_NOTHING: c->value and c->mask must be 0. */
 	}
@@ -1717,6 +1849,9 @@ static const char *check_value_and_amount(const struct command *c) {
 	}
 	if ((f->amount == AMOUNT_DELAY) && ((c->amount == 0u) || (c->amount > DELAY_MAX_US))) {
 		return TEXT("amount must be between 1 and 10000000 us");
+	}
+	if ((f->amount == AMOUNT_SHIFT) && (c->amount > 63u)) {
+		return TEXT("amount must be at most 63 bits");
 	}
 	return NULL;
 }
@@ -1758,14 +1893,72 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 	return (problem != NULL) ? problem : check_index(k, c);
 }
 
+/* Checks the command that the With at the index `at` changes, with the largest value of the ring.
+   check_commands also checks it as it stands. Commands follow a With: a sequence ends with an
+   End. */
+static const char *check_with(struct checker *k, uint32_t at) {
+	const struct command *c = command_at(k->image, at);
+	const struct command *next = command_at(k->image, at + 1u);
+	bool is_offset = c->mode == PLACE_OFFSET;
+	uint64_t largest = (ring_at(k->image, c->index)->end - k->rings[c->index].step) >> c->amount;
+	uint64_t limit = UINT32_MAX; /* of the number that moves */
+	uint64_t bits = 0;           /* that may change with each lap */
+	struct command moved;
+	const char *problem;
+	if (!is_offset && (next->opcode == OP_WITH) && (next->mode == PLACE_OFFSET)) {
+		next = command_at(k->image, at + 2u);
+	}
+	moved = *next;
+	if ((moved.opcode >= OPCODE_COUNT) ||
+		((moved.mode == MODE_BULK) && (moved.opcode != OP_EXPECT)) ||
+		((((is_offset ? MOVED_OFFSETS : MOVED_VALUES) >> moved.opcode) & 1u) == 0u)) {
+		return TEXT("the next command has no such offset or value, or is bulk");
+	}
+	if (is_offset) {
+		moved.offset += (uint32_t)largest;
+		limit -= next->offset;
+		k->rings[c->index].unit |= ((uint64_t)moved.width << c->amount) - 1u;
+	} else {
+		moved.value += largest;
+		limit = UINT64_MAX - next->value;
+	}
+	problem = check_command(k, &moved, false);
+	if ((problem == NULL) && is_offset) {
+		const struct window *w = window_at(k->image, moved.window);
+		(void)find_access(k, moved.window, bar_offset(w) + moved.offset, 0);
+		if ((w->kind == KIND_CONFIG) || ((bar_offset(w) + next->offset) < k->found.first)) {
+			problem = TEXT("the ring reaches other registers or memory, or configuration space");
+		}
+	} else if (problem == NULL) {
+		if (moved.opcode == OP_EXPECT) {
+			bits = moved.mask;
+			if ((largest != 0u) && ((bits & (bits + 1u)) != 0u)) {
+				problem = TEXT("the mask of the expect must be 2^n - 1, because its value moves");
+			}
+		} else if (moved.opcode != OP_RELOCATE) {
+			bits = width_mask(moved.width);
+		} else {
+			/* No bit of an address changes with each lap. */
+		}
+	} else {
+		/* The command is not valid at the largest position. */
+	}
+	if ((problem == NULL) && ((largest > limit) || ((c->mask & ~bits) != 0u))) {
+		problem = TEXT("the moved number is too large, or mask has bits that it does not have");
+	}
+	return problem;
+}
+
 /* Returns the longest time of a valid command in us (section 6.3). The time of a Call does not
    include the called sequence. */
 static uint64_t longest_command_us(const struct lmplay_image *image, const struct command *c) {
 	uint64_t us = command_us(image, c);
 	if (is_transfer(c)) {
 		us += ((uint64_t)c->amount + c->width - 1u) / c->width;
-	} else {
+	} else if (c->opcode != OP_WITH) {
 		us += c->amount; /* amount is a deadline, a delay or 0 */
+	} else {
+		/* A shift takes no time. */
 	}
 	return us;
 }
@@ -1789,6 +1982,9 @@ static const char *check_element(const struct lmplay_image *image, uint32_t fiel
 	case FIELD_SEGMENTS:
 		problem = check_segment(image, index, sum);
 		break;
+	case FIELD_RINGS:
+		problem = check_ring(image, index);
+		break;
 	default:
 		problem = check_tensor(image, index, sum);
 		break;
@@ -1801,12 +1997,12 @@ static const char *check_element(const struct lmplay_image *image, uint32_t fiel
 static const char *check_tables(struct checker *k) {
 	static const uint8_t order[] = {
 		FIELD_DEVICES, FIELD_RULES, FIELD_WINDOWS,
-		FIELD_SEQUENCES, FIELD_SEGMENTS, FIELD_TENSORS};
+		FIELD_SEQUENCES, FIELD_SEGMENTS, FIELD_TENSORS, FIELD_RINGS};
 	const struct lmplay_image *image = k->image;
 	struct totals sum;
 	clear_bytes(&sum, sizeof sum);
 	for (uint32_t t = 0; t < sizeof order; t++) {
-		k->place = vector_limits[order[t]].element;
+		set_check_place(k, vector_elements[order[t]]);
 		for (uint32_t i = 0; i < element_count(image, order[t]); i++) {
 			const char *problem = check_element(image, order[t], i, &sum);
 			if (problem != NULL) {
@@ -1815,7 +2011,7 @@ static const char *check_tables(struct checker *k) {
 			}
 		}
 	}
-	k->place = "reservation";
+	set_check_place(k, "reservation");
 	k->index = LMPLAY_NONE;
 	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
 		(sum.arena_bytes != image->arena_bytes)) {
@@ -1827,7 +2023,7 @@ static const char *check_tables(struct checker *k) {
 /* Checks all commands, and computes the times of the sequences (step 5 of section 1.2). */
 static const char *check_commands(struct checker *k) {
 	const struct lmplay_image *image = k->image;
-	k->place = "command";
+	set_check_place(k, "command");
 	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
@@ -1835,6 +2031,9 @@ static const char *check_commands(struct checker *k) {
 		for (; at < end; at++) {
 			const struct command *c = command_at(image, at);
 			const char *problem = check_command(k, c, (at + 1u) == end);
+			if ((problem == NULL) && (c->opcode == OP_WITH)) {
+				problem = check_with(k, at);
+			}
 			if (problem != NULL) {
 				k->index = at;
 				return problem;
@@ -1847,12 +2046,33 @@ static const char *check_commands(struct checker *k) {
 			}
 		}
 	}
-	k->place = "sequence";
+	set_check_place(k, "sequence");
 	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		if (((k->times[s] & TIME_CALLS) != 0u) && ((k->times[s] & TIME_IS_CALLED) != 0u)) {
 			k->index = s;
 			return TEXT("contains a call and is called itself, but calls do not nest");
 		}
+	}
+	return NULL;
+}
+
+/* Checks what depends on all commands that use a ring. */
+static const char *check_rings(struct checker *k) {
+	uint32_t safe;
+	set_check_place(k, "ring");
+	for (uint32_t i = 0; i < element_count(k->image, FIELD_RINGS); i++) {
+		if ((k->rings[i].steps & k->rings[i].unit) != 0u) {
+			k->index = i;
+			return TEXT("begin, first or an advance is no multiple of the width of a moved access");
+		}
+	}
+	find_needed_rings(k->image, k->needed);
+	safe = index_of_name(k->image, FIELD_SEQUENCES, sizeof(struct sequence), "safe", 4);
+	if ((needed_rings_bytes(k->image) != 0u) && (safe != LMPLAY_NONE) &&
+		(k->needed[safe] != 0u)) {
+		set_check_place(k, "sequence");
+		k->index = safe;
+		return TEXT("it advances a ring before it resets it, but after a failure no ring is set");
 	}
 	return NULL;
 }
@@ -1868,11 +2088,11 @@ static const char *check_payload(struct checker *k) {
 	}
 	start += padding;
 	if ((start + image->payload_bytes) != image->file_bytes) {
-		k->place = "payload";
+		set_check_place(k, "payload");
 		k->index = LMPLAY_NONE;
 		return TEXT("it does not end where the file ends");
 	}
-	k->place = "segment";
+	set_check_place(k, "segment");
 	k->index = 0;
 	if (!is_zero(&image->bytes[image->envelope_bytes], padding)) {
 		return TEXT("padding bytes before the segment are not zero");
@@ -1890,7 +2110,7 @@ static const char *check_payload(struct checker *k) {
 /* Compares the longest time of each sequence with the limit. The time includes called sequences. */
 static const char *check_times(struct checker *k) {
 	const struct lmplay_image *image = k->image;
-	k->place = "sequence";
+	set_check_place(k, "sequence");
 	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		uint64_t us = k->times[s] & TIME_MASK;
 		uint32_t at = sequence_at(image, s)->first;
@@ -1924,12 +2144,17 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 	clear_bytes(&k, sizeof k);
 	k.image = image;
 	k.times = (uint64_t *)work;
-	k.pointed = (uint8_t *)&k.times[element_count(image, FIELD_SEQUENCES)];
+	k.rings = (struct checked_ring *)(void *)&k.times[element_count(image, FIELD_SEQUENCES)];
+	k.needed = (uint32_t *)(void *)&k.rings[element_count(image, FIELD_RINGS)];
+	k.pointed = (uint8_t *)k.needed + needed_rings_bytes(image);
 	k.loaded_from = &k.pointed[(element_count(image, FIELD_WINDOWS) + 7u) / 8u];
 	k.found_window = LMPLAY_NONE;
 	problem = check_tables(&k);
 	if (problem == NULL) {
 		problem = check_commands(&k);
+	}
+	if (problem == NULL) {
+		problem = check_rings(&k);
 	}
 	if (problem == NULL) {
 		problem = check_payload(&k);
@@ -2245,6 +2470,9 @@ static enum lmplay_code check_relocate(struct loader *l, const struct command *c
 	bool is_host = target->kind == KIND_HOST;
 	bool is_reachable;
 	uint64_t sum = target->bus + c->value;
+	if ((l->index != 0u) && (command_at(r->image, l->index - 1u)->opcode == OP_WITH)) {
+		sum = target->bus + window_at(r->image, c->index)->size; /* the most that a ring adds */
+	}
 	if (outbound_of(board) != NULL) {
 		is_reachable = is_host && (target->device == device);
 	} else {
@@ -2599,7 +2827,11 @@ static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	r->devices = (struct lmplay_device_state *)(void *)&arena[image->arena_bytes];
 	r->windows =
 		(struct lmplay_window_state *)(void *)&r->devices[element_count(image, FIELD_DEVICES)];
-	r->inputs = (uint8_t *)&r->windows[element_count(image, FIELD_WINDOWS)];
+	r->rings =
+		(struct lmplay_ring_state *)(void *)&r->windows[element_count(image, FIELD_WINDOWS)];
+	r->needed_rings = (uint32_t *)(void *)&r->rings[element_count(image, FIELD_RINGS)];
+	r->inputs = (uint8_t *)r->needed_rings + needed_rings_bytes(image);
+	find_needed_rings(image, r->needed_rings);
 	for (uint32_t i = 0; i < element_count(image, FIELD_DEVICES); i++) {
 		r->devices[i].board = board_of(image, i);
 	}
@@ -2817,6 +3049,7 @@ static void end_sequence(struct lmplay_replay *r, enum lmplay_code end) {
 		if (code != LMPLAY_OK) {
 			result->command = r->next;
 			r->flags |= REPLAY_DISABLED;
+			r->set_rings = 0;
 			if ((r->safe_sequence != LMPLAY_NONE) && (r->safe_sequence != r->sequence)) {
 				r->flags |= REPLAY_IN_SAFE;
 				result->safe_ran = 1;
@@ -3193,6 +3426,48 @@ static void execute_end(struct lmplay_replay *r) {
 	}
 }
 
+/* Executes an Advance or a Reset. */
+static void execute_ring_command(struct lmplay_replay *r, const struct command *c) {
+	const struct ring *ring = ring_at(r->image, c->index);
+	struct lmplay_ring_state *state = &r->rings[c->index];
+	uint32_t bit = (uint32_t)1 << c->index;
+	if (c->opcode == OP_RESET) {
+		state->position = ring->first;
+		r->set_rings |= bit;
+		r->odd_laps &= ~bit;
+	} else {
+		if (c->value > (ring->end - state->position)) {
+			state->position = ring->begin;
+			r->odd_laps ^= bit;
+		}
+		state->value = state->position;
+		state->position += c->value;
+	}
+}
+
+/* Changes a copy of the next command as the Withs before it say: at most one for its value, and one
+   for its offset. */
+static void move_command(const struct lmplay_replay *r, struct command *c) {
+	uint32_t at = r->next;
+	for (uint32_t i = 0; (i < 2u) && (at != 0u); i++) {
+		const struct command *with;
+		at--;
+		with = command_at(r->image, at);
+		if ((with->opcode != OP_WITH) || (with->index >= element_count(r->image, FIELD_RINGS))) {
+			break;
+		}
+		uint64_t moved = r->rings[with->index].value >> (with->amount & 63u);
+		if (with->mode == PLACE_OFFSET) {
+			c->offset += (uint32_t)moved;
+		} else {
+			c->value += moved;
+			if (((r->odd_laps >> with->index) & 1u) != 0u) {
+				c->value ^= with->mask;
+			}
+		}
+	}
+}
+
 /* Executes one command, or a part of it. Returns LMPLAY_OK if the command is complete, LMPLAY_BUSY
    if it is not complete yet, or the code with which the sequence fails. */
 static enum lmplay_code execute_command(struct lmplay_replay *r, const struct command *c) {
@@ -3225,6 +3500,12 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 	case OP_DELAY:
 		code = begin_delay(r, c);
 		break;
+	case OP_ADVANCE:
+	case OP_RESET:
+		execute_ring_command(r, c);
+		break;
+	case OP_WITH:
+		break; /* move_command reads it */
 	case OP_END:
 		execute_end(r);
 		code = LMPLAY_BUSY; /* the next command is known, or the sequence has ended */
@@ -3258,6 +3539,7 @@ static bool is_in_bounds(const struct lmplay_replay *r, const struct command *c)
 			lies_inside(w->offset_in_range + c->offset, size, w->range_bytes);
 	} else {
 		/* The command accesses no window. */
+		ok = ok && ((c->opcode < OP_ADVANCE) || (c->index < element_count(r->image, FIELD_RINGS)));
 	}
 	return ok;
 }
@@ -3307,6 +3589,9 @@ static void step_command(struct lmplay_replay *r) {
 	if (code == LMPLAY_OK) {
 		struct command c = *command_at(r->image, r->next); /* what was checked is what runs */
 		code = LMPLAY_INTERNAL;
+		if (element_count(r->image, FIELD_RINGS) != 0u) {
+			move_command(r, &c);
+		}
 		if (is_in_bounds(r, &c)) {
 			r->left_us -= command_us(r->image, &c);
 			code = execute_command(r, &c);
@@ -3326,6 +3611,10 @@ static bool end_wait_if_over(struct lmplay_replay *r) {
 	uint64_t time = time_now(r);
 	bool is_over = (time >= r->wake_ns);
 	enum lmplay_code late = check_calls(r);
+	if ((r->phase == PHASE_POLL) && (r->interrupted != 0u)) {
+		r->interrupted = 0; /* before the load, so that an interrupt during it counts, too */
+		is_over = true;
+	}
 	if (late == LMPLAY_OK) {
 		late = check_time(r, time);
 	}
@@ -3362,6 +3651,9 @@ static bool end_wait_if_over(struct lmplay_replay *r) {
 
 enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns) {
 	enum lmplay_code code = LMPLAY_OK;
+	if ((replay != NULL) && (replay->phase != PHASE_NONE) && (replay->phase != PHASE_ENDED)) {
+		replay->set_rings = 0; /* the abandoned run may have moved them */
+	}
 	if ((replay == NULL) || (replay->image == NULL)) {
 		code = LMPLAY_USAGE;
 	} else if (replay->flags != REPLAY_LOADED) {
@@ -3370,6 +3662,9 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 		code = LMPLAY_USAGE;
 	} else if (replay->missing_inputs != 0u) {
 		code = LMPLAY_INPUT_MISSING;
+	} else if ((element_count(replay->image, FIELD_RINGS) != 0u) &&
+		((replay->needed_rings[sequence] & ~replay->set_rings) != 0u)) {
+		code = LMPLAY_RING_UNSET;
 	} else {
 		clear_bytes(&replay->result, sizeof replay->result);
 		begin_sequence(replay, sequence, limit_ns);
@@ -3399,6 +3694,8 @@ uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	uint64_t next = 0;
 	if (replay == NULL) {
 		/* There is no run. */
+	} else if ((replay->phase == PHASE_POLL) && (replay->interrupted != 0u)) {
+		/* The next load is due. */
 	} else if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
 		next = min_u64(replay->wake_ns, replay->end_ns + 1u);
 	} else if (replay->phase == PHASE_DMA_STATUS) {
@@ -3462,6 +3759,12 @@ void lmplay_fault(struct lmplay_replay *replay) {
 	}
 }
 
+void lmplay_interrupt(struct lmplay_replay *replay) {
+	if (replay != NULL) {
+		replay->interrupted = 1;
+	}
+}
+
 void lmplay_stop(struct lmplay_replay *replay) {
 	if (replay != NULL) {
 		replay->stop = 1;
@@ -3470,7 +3773,7 @@ void lmplay_stop(struct lmplay_replay *replay) {
 
 int lmplay_exit_status(enum lmplay_code code) {
 	/* Exit statuses in the order of the codes; 70 for numbers that are not codes. */
-	static const uint8_t statuses[21] = {0, 64, 65, 66, 69, 70, 71, 71, 74, 75, 76, 76, 77, 78, 70,
-		65, 64, 70, 75, 69, 71};
+	static const uint8_t statuses[22] = {0, 64, 65, 66, 69, 70, 71, 71, 74, 75, 76, 76, 77, 78, 70,
+		65, 64, 70, 75, 69, 71, 64};
 	return ((uint32_t)code < sizeof statuses) ? (int)statuses[code] : 70;
 }

@@ -97,6 +97,7 @@ extern "C" {
 #define LMPLAY_DEVICES_MAX 8 /* largest number of devices of an image */
 #define LMPLAY_DIMS_MAX 8    /* largest number of dimensions of a tensor */
 #define LMPLAY_BARS 6        /* number of BARs of a device */
+#define LMPLAY_RINGS_MAX 32  /* largest number of rings of an image */
 #define LMPLAY_FIELDS 11     /* number of fields in the root table of an image (image.fbs) */
 
 /* Value of an index that does not exist: for example, of lmplay_result.command if no command was
@@ -128,6 +129,7 @@ enum lmplay_code {
 	LMPLAY_RUN_LATE = 18,       /* the run took longer than its limit, or lmplay_stop was called */
 	LMPLAY_MASTER_OFF = 19,     /* the device cannot access memory: bus mastering is off */
 	LMPLAY_DMA_FAULT = 20,      /* DMA of the device did not reach memory */
+	LMPLAY_RING_UNSET = 21,     /* the sequence advances a ring, but no run has reset the ring */
 	LMPLAY_BUSY = 255           /* only from lmplay_step: the run has not ended yet */
 };
 
@@ -469,6 +471,11 @@ struct lmplay_replay {
 	uint8_t *arena;                       /* memory of the tensors, followed by three tables */
 	struct lmplay_window_state *windows;  /* table: where each window is mapped */
 	struct lmplay_device_state *devices;  /* table: registers and TLB windows of each device */
+	struct lmplay_ring_state *rings;      /* table: where each ring is */
+	uint32_t *needed_rings;               /* table: for each sequence the rings that it needs set,
+	                                         one bit for each ring */
+	uint32_t set_rings;                   /* one bit for each ring; 1: a run has reset it */
+	uint32_t odd_laps;                    /* one bit for each ring; 1: it is in an odd lap */
 	uint8_t *inputs;                      /* table of bits, one for each tensor; 1: runs read the
 	                                         input in the arena, not its default data */
 	struct lmplay_result result;          /* result of the current run */
@@ -497,6 +504,7 @@ struct lmplay_replay {
 	uint32_t late_fault;                  /* 1: "safe" has noted a fault that did not end it */
 	volatile uint32_t fault;              /* 1: lmplay_fault was called during the run */
 	volatile uint32_t stop;               /* 1: lmplay_stop was called during the run */
+	volatile uint32_t interrupted;        /* 1: lmplay_interrupt was called */
 };
 
 /*
@@ -548,8 +556,8 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor);
  * If a command fails, lmplay_run also executes the sequence "safe", if the image has this sequence
  * and `sequence` was not "safe" itself. It then disables the replay: every later run returns
  * LMPLAY_DISABLED until the image is loaded again. If lmplay_run returns LMPLAY_INPUT_MISSING,
- * LMPLAY_USAGE (there is no such sequence) or LMPLAY_DISABLED, it has executed no command and has
- * not disabled the replay.
+ * LMPLAY_RING_UNSET (the sequence advances a ring that no run has reset), LMPLAY_USAGE (there is no
+ * such sequence) or LMPLAY_DISABLED, it has executed no command and has not disabled the replay.
  *
  * While it waits in a poll or a delay, lmplay_run calls the hook `wait`.
  */
@@ -558,9 +566,10 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 
 /*
  * Begins a run with the arguments of lmplay_run, but executes nothing yet: lmplay_step executes the
- * run. The time limit counts from this call. An earlier run that has not ended is abandoned, and
- * "safe" is not executed. To end such a run properly, call lmplay_stop and lmplay_step first.
- * Returns LMPLAY_OK, LMPLAY_INPUT_MISSING, LMPLAY_USAGE or LMPLAY_DISABLED.
+ * run. The time limit counts from this call. An earlier run that has not ended is abandoned, all
+ * rings are unset, and "safe" is not executed. To end such a run properly, call lmplay_stop and
+ * lmplay_step first.
+ * Returns LMPLAY_OK, LMPLAY_INPUT_MISSING, LMPLAY_RING_UNSET, LMPLAY_USAGE or LMPLAY_DISABLED.
  */
 enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns);
 
@@ -604,6 +613,13 @@ void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *res
  * is then LMPLAY_BUS_FAULT, unless it fails for another reason.
  */
 void lmplay_fault(struct lmplay_replay *replay);
+
+/*
+ * Reports that a device may have changed what a poll waits for: its next load is due now, and not
+ * only after its interval. The port may call lmplay_interrupt in the handler of the device's
+ * interrupt. lmplay_interrupt only sets a flag, and may be called at any time; NULL does nothing.
+ */
+void lmplay_interrupt(struct lmplay_replay *replay);
 
 /*
  * Ends the current run from an interrupt or another task. lmplay_stop only sets a flag; NULL does

@@ -631,6 +631,7 @@ var codeNames = []struct {
 	{"BAD_TENSOR", hal.BadTensor},
 	{"INPUT_MISSING", hal.InputMissing}, {"DISABLED", hal.Disabled}, {"RUN_LATE", hal.FrameLate},
 	{"MASTER_OFF", hal.MasterOff}, {"DMA_FAULT", hal.DMAFault},
+	{"RING_UNSET", hal.RingUnset},
 }
 
 func TestNumbersOfCodesNeverChange(t *testing.T) {

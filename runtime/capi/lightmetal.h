@@ -110,7 +110,8 @@ enum lm_code {
 	LM_CODE_DISABLED = 17,       /* an earlier failure disabled the image; open it again */
 	LM_CODE_RUN_LATE = 18,       /* the run took longer than its limit */
 	LM_CODE_MASTER_OFF = 19,     /* the device cannot access memory: bus mastering is off */
-	LM_CODE_DMA_FAULT = 20       /* DMA of the device did not reach memory */
+	LM_CODE_DMA_FAULT = 20,      /* DMA of the device did not reach memory */
+	LM_CODE_RING_UNSET = 21      /* the sequence advances a ring that no run has reset */
 };
 
 /*
@@ -348,7 +349,8 @@ int lm_limit(lm_handle image, uint64_t nanoseconds);
  * the caller must close the image and then open, load and freeze it again.
  * LM_DEVICE_LOST, LM_LATE, LM_MISMATCH, LM_INTERNAL; LM_NO_DEVICE: bus mastering is off; LM_DENIED:
  * this user may not enable bus mastering; LM_IO: the image file was truncated; LM_USAGE: an input
- * has no default data, and lm_input was not called for it (LM_CODE_INPUT_MISSING).
+ * has no default data, and lm_input was not called for it (LM_CODE_INPUT_MISSING), or no run has
+ * reset a ring that the sequence advances (LM_CODE_RING_UNSET).
  */
 int lm_run(lm_handle image, uint32_t sequence);
 

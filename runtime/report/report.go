@@ -53,6 +53,9 @@ var commandFormats = [...]string{
 	gen.OpcodeDelay:    "delay",
 	gen.OpcodeCall:     "call",
 	gen.OpcodeEnd:      "end",
+	gen.OpcodeAdvance:  "advance",
+	gen.OpcodeReset:    "reset",
+	gen.OpcodeWith:     "with",
 }
 
 var conditionFormats = [...]string{
@@ -94,6 +97,9 @@ func appendMismatch(text []byte, c *fbs.Command, r *runtime.Result) []byte {
 	numbers := []uint64{r.ElementIndex, r.Got, r.Want}
 	if c.Opcode != gen.OpcodeCompare {
 		format, numbers = ": got %x", numbers[1:] // appendCommand has written the wanted value
+		if r.Want != c.Value {
+			format = ": got %x, wanted %x here, by its ring"
+		}
 	}
 	text = fbs.AppendText(text, format, numbers...)
 	if r.Code == hal.DeadlinePassed {

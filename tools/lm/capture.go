@@ -125,7 +125,7 @@ func runProgram(to io.Writer, executable string, args ...string) {
 		failUsage("%s cannot be run: %v", executable, err)
 	}
 	text := strings.TrimSpace(said.String())
-	for c := hal.Usage; c <= hal.DMAFault; c++ {
+	for c := hal.Usage; c <= hal.RingUnset; c++ {
 		if c.ExitStatus() == exit.ExitCode() {
 			fail.On(workloadError{c, text})
 		}

@@ -19,9 +19,9 @@ import (
 // checkRehearsal fails if a flag does not go with --rehearse, or a device is hardware.
 func (f *replayFlags) checkRehearsal() {
 	if f.loop != 1 || f.warmUp > 0 || f.after != "" || f.profile != "" || f.checkGolden ||
-		f.stats || len(f.outputs) > 0 {
+		f.checkFresh || f.stats || len(f.outputs) > 0 {
 		failUsage("--rehearse is one run whose outputs have no meaning: leave out --loop, " +
-			"--warm-up, --after, --profile, --check-golden, --stats and --output")
+			"--warm-up, --after, --profile, --check-golden, --check-fresh, --stats and --output")
 	}
 	for _, name := range f.devices {
 		kind, _, _ := strings.Cut(name, ":")

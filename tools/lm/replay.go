@@ -35,6 +35,7 @@ type replayFlags struct {
 	warmUp          int
 	stats           bool
 	checkGolden     bool
+	checkFresh      bool
 	profile         string
 	rehearseOnly    bool
 	onHardware      bool // with rehearseOnly: also on a device that is no model
@@ -85,7 +86,12 @@ func replayCommand() *cobra.Command {
 		"number of the device's TLB window for the image's first tlb window "+
 			"(default: the number in the image, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false,
-		"compare every output with its golden data")
+		"compare every output with its golden data; runs after the first have the same inputs, so "+
+			"they would also pass with old results, see --check-fresh")
+	flags.BoolVar(&f.checkFresh, "check-fresh", false,
+		"with --loop N: give each run other random inputs, except those of --input, run the "+
+			"sequence of --before again, and the sequence once more with the inputs of run N; fail "+
+			"if an output of run N is another one then, or if none differs from that of run N-1")
 	flags.StringVar(&f.profile, "profile", "",
 		"time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
 	flags.BoolVar(&f.rehearseOnly, "rehearse", false,
@@ -99,11 +105,11 @@ func replayCommand() *cobra.Command {
 
 // outcome is the result of lm replay, which --json prints.
 type outcome struct {
-	Exit     int    `json:"exit"`
-	Code     string `json:"code"`
-	Reason   string `json:"reason,omitempty"`
-	Image    string `json:"image"`
-	Checksum string `json:"image_checksum"`
+	Exit   int    `json:"exit"`
+	Code   string `json:"code"`
+	Reason string `json:"reason,omitempty"`
+	Image  string `json:"image"`
+	identity
 	Sequence string `json:"sequence"`
 	Runs     int    `json:"runs"`
 	Ignored  uint32 `json:"ignored"`
@@ -133,7 +139,8 @@ type outcome struct {
 	before, after string
 	requested     int // number of runs that --loop requests
 	hasSafe       bool
-	runFailed     bool // a command has failed, and Replay.Run has then executed the sequence safe
+	fresh         string // what --check-fresh showed
+	runFailed     bool   // a command has failed, and Replay.Run has then executed the sequence safe
 }
 
 // writtenOutput is a file that lm replay has written.
@@ -170,7 +177,11 @@ func (f *replayFlags) replay(s *session) {
 }
 
 func (f *replayFlags) newOutcome(s *session) *outcome {
-	return &outcome{Code: hal.OK.Error(), Image: s.path, Checksum: s.view.ID(),
+	var id identity // the text has none
+	if asJSON {
+		id = identify(s.view)
+	}
+	return &outcome{Code: hal.OK.Error(), Image: s.path, identity: id,
 		Sequence: f.sequence, Command: -1,
 		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
 		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,
@@ -230,12 +241,14 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	fail.On(end.addResult(s, s.runOnce(s.beforeIndex)))
 	times := statistics{WarmUp: f.warmUp}
 	for n := -f.warmUp; n < f.loop && s.stop.requested.Load() == 0; n++ {
+		s.newInputs()
 		start, began := time.Now(), s.devices[0].Now()
 		result := s.run(n < 0)
 		took, wall := s.devices[0].Now()-began, time.Since(start)
 		if err := end.addResult(s, result); err != nil {
 			s.stopAfterFailure(end, err)
 		}
+		s.keepOutputs()
 		if n < 0 {
 			continue
 		}
@@ -258,6 +271,9 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	times.summarize()
 	if f.stats {
 		end.Stats = &times
+	}
+	if err := s.compareFresh(end); err != nil {
+		s.stopAfterFailure(end, err)
 	}
 	fail.On(end.addResult(s, s.runOnce(s.afterIndex)))
 	if code := s.replay.Diagnose(); code != hal.OK {
@@ -300,6 +316,8 @@ func (s *session) runError(r runtime.Result) error {
 	case hal.InputMissing:
 		name := s.missingInput()
 		text += fmt.Sprintf(": input %s has no default data; use --input %s=FILE", name, name)
+	case hal.RingUnset:
+		text += ": name the sequence that resets the rings by --before"
 	}
 	switch {
 	case r.SafeRan:
@@ -438,9 +456,13 @@ func (o *outcome) String() string {
 	if len(o.Golden) > 0 {
 		each := ""
 		if o.Runs > 1 {
-			each = ", after each run"
+			each = ", after each run; with the same inputs, old results are equal, too " +
+				"(--check-fresh shows whether they are new)"
 		}
 		printLine(&b, "%s%s", lmb.ComparedText(o.Golden), each)
+	}
+	if o.fresh != "" {
+		printLine(&b, "%s", o.fresh)
 	}
 	for _, w := range o.Outputs {
 		printLine(&b, "%s: output %s, %s[%s], written", outputName(w.File), w.Output, w.DType,

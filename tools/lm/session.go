@@ -33,6 +33,7 @@ type session struct {
 	outputs        []tensorFile
 	outputFiles    files.Outputs // the open file of each of outputs
 	stop           stopRequest
+	fresh          *freshness // nil: no --check-fresh
 }
 
 // tensorFile is a tensor and its file: the value of one --input or --output.
@@ -138,6 +139,7 @@ func (f *replayFlags) checkNames(s *session) {
 	if f.checkGolden && !slices.ContainsFunc(s.view.Tensors, hasGolden) {
 		failUsage("--check-golden: %s has no output with golden data", s.path)
 	}
+	f.checkFreshFlags(s)
 }
 
 // loadImage loads the image, with a Profiler if --profile is given.

@@ -16,6 +16,7 @@ import (
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/repeat"
 	"lightmetal/tools/image/together"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,10 @@ import (
 // verifyFlags are the flags of lm verify as they are typed, and the keys of --key.
 type verifyFlags struct {
 	together    bool
+	loop        bool
 	board, keys string
 	processor   string // "" or for32Bits
+	madeFrom    []string
 	trustedKeys signed.Keys
 	longest     time.Duration
 	atLeast     uint32
@@ -44,8 +47,12 @@ func verifyCommand() *cobra.Command {
 	defineJSONFlag(c, "print the result as JSON")
 	flags.BoolVar(&v.together, "together", false,
 		"check several images for stores that break another image on the same device")
+	flags.BoolVar(&v.loop, "loop", false,
+		"check that each sequence but init, stop and safe can run again and again")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one per line: "+
 		"check that one of these keys signed the image")
+	flags.StringArrayVar(&v.madeFrom, "made-from", nil, "check that the image was made from "+
+		"this capture, by its SHA-256 (repeat the flag for more)")
 	flags.Uint32Var(&v.atLeast, "at-least", 0,
 		"with --key: reject an image of a lower version (default: accept any version)")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
@@ -64,6 +71,8 @@ func (v *verifyFlags) checkArguments(_ *cobra.Command, args []string) error {
 			"because only a signature protects the version")
 	case v.processor != "" && v.processor != for32Bits:
 		failUsage("--for %q: the only processor is %s", v.processor, for32Bits)
+	case v.together && len(v.madeFrom) > 0:
+		failUsage("--made-from checks one image; leave --together out")
 	case v.together && len(args) < 2:
 		failUsage("--together takes two images or more, not %s; see lm verify --help",
 			english.Count(len(args), "argument"))
@@ -82,8 +91,8 @@ func (v *verifyFlags) run(args []string) {
 	var ids []identity
 	warnings := []string{}
 	for _, path := range args {
-		file, view, more := v.verifyImage(path)
-		ids = append(ids, identify(file, view))
+		view, more := v.verifyImage(path)
+		ids = append(ids, identify(view))
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -113,15 +122,17 @@ func printWarnings(warnings []string) {
 }
 
 // verifyImage checks one image and returns its warnings.
-func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.View,
-	warnings []string) {
-	file = openImage(path)
+func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []string) {
+	file := openImage(path)
 	if v.keys != "" {
 		fail.On(file.Inspect(func(data []byte) error {
 			return v.trustedKeys.CheckSignature(data, v.atLeast)
 		}))
 	}
 	view = verifyFile(path, file)
+	for _, capture := range v.madeFrom {
+		checkMadeFrom(path, lmb.Header(view).Captures, capture)
+	}
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	fail.On(runtime.CheckWorstCaseTimes(view, longestRemedy))
 	warnings = checkBoards(view, v.board)
@@ -135,7 +146,36 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
 	warnings = append(warnings, fenceWarnings(view)...)
-	return file, view, append(warnings, safeWarnings(view)...)
+	if v.loop {
+		warnings = append(warnings, failUnlessRepeatable(view, path, repeatedSequences(view))...)
+	}
+	return view, append(warnings, safeWarnings(view)...)
+}
+
+// repeatedSequences returns the sequences that are meant to run again and again.
+func repeatedSequences(view *fbs.View) (list []int) {
+	called := calledSequences(view)
+	for i := range view.Sequences {
+		name := view.Name(view.Sequences[i].Name)
+		if !called[i] && name != "init" && name != "stop" && name != "safe" {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// failUnlessRepeatable fails if one of the sequences would wait for nothing in a later run. It
+// returns warnings about what only the device decides.
+func failUnlessRepeatable(view *fbs.View, path string, sequences []int) (warnings []string) {
+	for _, i := range sequences {
+		polls := repeat.Check(view, i)
+		if err := repeat.Error(polls); err != nil {
+			fail.With(hal.BadImage, "%s: sequence %s cannot be repeated: %v", path,
+				view.Name(view.Sequences[i].Name), err)
+		}
+		warnings = append(warnings, repeat.Warning(polls)...)
+	}
+	return warnings
 }
 
 // check32Bits fails if an image has exact accesses of 8 bytes: lmplay_load rejects it then, unless
@@ -205,15 +245,22 @@ func (v *verifyFlags) printVerified(path string, id identity, view *fbs.View,
 			lmb.SequenceChecksum(view, i))
 	}
 	if asJSON {
-		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
+		fields := map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
 			"image_checksum": id.Checksum, "sha256": id.SHA256,
 			"commands":  len(view.Commands) - len(view.Sequences),
-			"checksums": checksums, "warnings": warnings})
+			"checksums": checksums, "warnings": warnings}
+		if v.madeFrom != nil {
+			fields["made_from"] = v.madeFrom
+		}
+		printJSON(stdout, fields)
 		return
 	}
 	printLine(stdout, "%s: valid, %s", path,
 		english.Count(len(view.Commands)-len(view.Sequences), "command"))
 	printLine(stdout, "  %s", id)
+	for _, capture := range v.madeFrom {
+		printLine(stdout, "  made from %s", capture)
+	}
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),

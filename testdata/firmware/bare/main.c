@@ -65,6 +65,7 @@ static void print_code(enum lmplay_code code)
 		{LMPLAY_RUN_LATE, "run took longer than its limit"},
 		{LMPLAY_MASTER_OFF, "bus mastering is off"},
 		{LMPLAY_DMA_FAULT, "DMA fault"},
+		{LMPLAY_RING_UNSET, "ring was not reset"},
 	};
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
 		if (texts[i].code == code)

@@ -4,16 +4,20 @@
  *	check DIRECTORY FILE.vec...
  *
  * It prints a line for each vector that the player does not do, and the number of all vectors. Its
- * exit status is 1 if there was one. With the environment variable STEPS=N, runs are made by
- * lmplay_step with a budget of N. With MAPPED=1, the player accesses windows as if they were mapped
- * memory, by the macros in config.h.
+ * exit status is 1 if there was one. The images lie in read-only memory. With the environment
+ * variable STEPS=N, runs are made by lmplay_step with a budget of N. With MAPPED=1, the player
+ * accesses windows as if they were mapped memory, by the macros in config.h.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "port.h"
 #include "vector.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 uint64_t bus_address(void *context, uint32_t window) {
 	const struct vector *v = context;
@@ -162,13 +166,29 @@ static bool has_failing_store(const struct vector *v) {
 	return false;
 }
 
-static void check(struct vector *v, uint32_t budget) {
+/* Returns a copy of the image that only loads can access, as in flash. */
+static void *flash(const struct vector *v) {
+	void *image = mmap(NULL, v->size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		0);
+	if (image == MAP_FAILED) {
+		perror("mmap");
+		exit(70);
+	}
+	memcpy(image, v->file, v->size);
+	if (mprotect(image, v->size + 1, PROT_READ) != 0) {
+		perror("mprotect");
+		exit(70);
+	}
+	return image;
+}
+
+static void check(struct vector *v, const void *image, uint32_t budget) {
 	char place[64] = "", verdict[128];
 	struct lmplay_hooks hooks = {.context = v, .load = load, .store = store,
 		.load_config = load_config, .query = query, .set_bus_master = set_bus_master, .now = now,
 		.set_vectors = set_vectors,
 		.wait = wait, .barrier = barrier};
-	enum lmplay_code code = port_verify(&port, v->file, v->size, v->limit_us, place);
+	enum lmplay_code code = port_verify(&port, image, v->size, v->limit_us, place);
 	if (code == LMPLAY_OK) {
 		check_names(v);
 		for (uint32_t i = 0; i < DEVICES; i++) {
@@ -224,8 +244,11 @@ int main(int argc, char **argv) {
 			return 66;
 		}
 		while (vector_read(v, file, argv[1])) {
-			if (by_hooks || !has_failing_store(v))
-				check(v, budget);
+			if (by_hooks || !has_failing_store(v)) {
+				void *image = flash(v);
+				check(v, image, budget);
+				(void)munmap(image, v->size + 1);
+			}
 			count++;
 			if (v->error[0]) {
 				failed++;

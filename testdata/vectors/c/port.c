@@ -37,7 +37,8 @@ static bool has(const char *text, const char *part) { return strstr(text, part) 
 /* Writes the place of an error in the words of vectors. */
 static void write_place(const struct lmplay_error *e, char place[64]) {
 	static const char *const elements[] = {
-		"device", "rule", "window", "sequence", "segment", "tensor", "command"};
+		"device", "rule", "window", "sequence", "segment", "tensor", "ring",
+		"command"};
 	const char *name = "flatbuffer";
 	bool is_preamble = strcmp(e->place, "preamble") == 0;
 	if (is_preamble && has(e->reason, "checksum of the envelope"))
@@ -139,6 +140,8 @@ const char *port_code(enum lmplay_code code) {
 		return "disabled";
 	case LMPLAY_RUN_LATE:
 		return "frame-late";
+	case LMPLAY_RING_UNSET:
+		return "ring-unset";
 	case LMPLAY_USAGE:
 		return "usage";
 	default:

@@ -14,6 +14,7 @@ import (
 var exemptFolders = map[string]string{
 	"tools/check/guest":                        "run only by tests: machines",
 	"tools/check/guest/inside":                 "run only by tests: programs in machines",
+	"tools/check/ringdevice":                   "run only by tests: a device and its driver",
 	"tools/check/coverage":                     "run only by tests: reached instructions",
 	"tools/check/coverage/corpus":              "run only by tests: images for machines",
 	"tools/check/coverage/reach":               "run only by tests: reached functions",

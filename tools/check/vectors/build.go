@@ -341,6 +341,8 @@ const (
 	opWrite, opModify, opRelocate, opCopyIn, opFill, opCopyOut, opExpect = 1, 2, 3, 4, 5, 6, 7
 
 	opCompare, opPoint, opFence, opDelay, opCall, opEnd = 8, 9, 10, 11, 12, 13
+
+	opAdvance, opReset = 14, 15
 )
 
 // command returns the command with an opcode that follows n others with this opcode.

@@ -97,6 +97,7 @@ func groups(bad []string) []group {
 			rejected},
 		{"edges.vec", "Images that a reader accepts, at the limits of what it accepts.", accepted},
 		{"scratch.vec", "Values that a run loads and stores again.", scratch},
+		{"rings.vec", "Positions that move from run to run.", rings},
 		{"bad.vec", "All images in testdata/bad.", badDefinitions(bad)},
 	}
 }

@@ -90,6 +90,7 @@ const (
 	fieldText
 	fieldNotes
 	fieldRules
+	fieldRings
 )
 
 // rename replaces the first characters of the name of rule 1, "doorbells".
@@ -350,7 +351,7 @@ var flatBuffers = []definition{
 	reject("vtable-of-an-odd-size", "flatbuffer", sFlat,
 		func(f *file) { little.PutUint16(f.data[f.vtable():], 5) }),
 	reject("vtable-with-a-field-too-many", "flatbuffer", "The vtable has no entries beyond",
-		func(f *file) { little.PutUint16(f.data[f.vtable():], 4+2*11) }),
+		func(f *file) { little.PutUint16(f.data[f.vtable():], 4+2*12) }),
 	reject("table-too-small", "flatbuffer", sFlat,
 		func(f *file) { little.PutUint16(f.data[f.vtable()+2:], 3) }),
 	reject("table-outside-envelope", "flatbuffer", sFlat,

@@ -32,7 +32,7 @@ func (p *printer) isHeader(got *lmb.Image) bool {
 	return want.Origin == got.Origin && slices.Equal(want.Captures, got.Captures) &&
 		slices.Equal(want.Devices, got.Devices) &&
 		slices.Equal(want.Rules, got.Rules) &&
-		slices.Equal(want.Windows, got.Windows)
+		slices.Equal(want.Windows, got.Windows) && slices.Equal(want.Rings, got.Rings)
 }
 
 func sameTensor(a, b lmb.Tensor) bool {

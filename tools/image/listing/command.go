@@ -49,6 +49,9 @@ var (
 	tileTarget     = operand{(*parser).tileTarget, (*printer).tileTarget}
 	delayTime      = operand{(*parser).delayTime, (*printer).delayTime}
 	calledSequence = operand{(*parser).calledSequence, (*printer).calledSequence}
+	ringName       = operand{(*parser).ringName, (*printer).ringName}
+	ringStep       = operand{(*parser).ringStep, (*printer).ringStep}
+	movedPlace     = operand{(*parser).movedPlace, (*printer).movedPlace}
 	markName       = operand{(*parser).markName, (*printer).markName}
 )
 
@@ -91,6 +94,11 @@ var commands = []command{
 	{word: "delay", start: fbs.Command{Opcode: gen.OpcodeDelay}, operands: []operand{delayTime}},
 	{word: "call", start: fbs.Command{Opcode: gen.OpcodeCall},
 		operands: []operand{calledSequence}},
+	{word: "advance", start: fbs.Command{Opcode: gen.OpcodeAdvance},
+		operands: []operand{ringName, ringStep}},
+	{word: "reset", start: fbs.Command{Opcode: gen.OpcodeReset}, operands: []operand{ringName}},
+	{word: "with", start: fbs.Command{Opcode: gen.OpcodeWith},
+		operands: []operand{ringName, movedPlace}},
 	markCommand("mark", gen.MarkKindPoint),
 	markCommand("begin", gen.MarkKindBegin),
 	markCommand("end", gen.MarkKindEnd),

@@ -15,11 +15,12 @@ import (
 var declarations = map[string]func(*parser){
 	"origin": (*parser).origin, "capture": (*parser).capture, "device": (*parser).device,
 	"rule": (*parser).rule, "window": (*parser).window, "tensor": (*parser).tensor,
-	"data":   (*parser).declareData,
+	"data": (*parser).declareData, "ring": (*parser).ring,
 	"target": (*parser).device, // the older word
 }
 
-var declarationWords = []string{"origin", "capture", "device", "rule", "window", "data", "tensor"}
+var declarationWords = []string{"origin", "capture", "device", "rule", "window", "ring", "data",
+	"tensor"}
 
 func (p *parser) declaration() {
 	if declare := declarations[p.tok.text]; declare != nil && p.tok.kind == tokenWord {

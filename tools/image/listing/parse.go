@@ -86,6 +86,7 @@ type parser struct {
 	versioned     bool
 	windows       map[string][]int // by name; several windows may share a name
 	tensors       map[string]int
+	rings         map[string]int
 	sequences     map[string]int
 	tensorLines   []int
 	sequenceLines []int
@@ -117,7 +118,7 @@ func newParser(name string, read func(path string) ([]byte, error)) *parser {
 	return &parser{
 		file: name, read: read, image: &lmb.Image{}, patternLeft: patternMax,
 		windows: map[string][]int{}, tensors: map[string]int{}, sequences: map[string]int{},
-		files: map[string][]byte{}, blocks: map[string]block{},
+		rings: map[string]int{}, files: map[string][]byte{}, blocks: map[string]block{},
 	}
 }
 

@@ -165,6 +165,9 @@ func (p *printer) header() {
 	for i := range p.image.Windows {
 		p.window(i)
 	}
+	for i := range p.image.Rings {
+		p.ring(&p.image.Rings[i])
+	}
 }
 
 func (p *printer) tensor(t *lmb.Tensor) {

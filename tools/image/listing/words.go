@@ -18,6 +18,7 @@ var (
 	accessWords    = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
 	conditionSigns = []string{gen.ConditionEqual: "==", gen.ConditionNotEqual: "!=",
 		gen.ConditionReached: "reached"}
+	placeWords    = []string{gen.PlaceValue: "value", gen.PlaceOffset: "offset"}
 	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
 	orderingWords = []string{boards.OrderingDefault: "default", boards.OrderingStrict: "strict",
 		boards.OrderingPosted: "posted"}

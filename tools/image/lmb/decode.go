@@ -95,6 +95,9 @@ func header(view *fbs.View, notes *Notes) *Image {
 	for i, w := range view.Windows {
 		image.Windows = append(image.Windows, Window{w, notes.Windows[i]})
 	}
+	for _, r := range view.Rings {
+		image.Rings = append(image.Rings, Ring{view.Name(r.Name), r.Begin, r.End, r.First})
+	}
 	for i, t := range view.Tensors {
 		image.Tensors = append(image.Tensors, Tensor{
 			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype,

@@ -115,6 +115,9 @@ func (e *encoder) assignPositions() {
 				fbs.DimsMax)
 		}
 	}
+	for i := range e.image.Rings {
+		e.addName(fmt.Sprintf("ring %d", i), e.image.Rings[i].Name)
+	}
 	for i := range e.image.Sequences {
 		e.addSequence(i)
 	}
@@ -176,7 +179,8 @@ func (e *encoder) envelopeMax(notes int) int {
 	const structs, fixed = 256, 1 << 12
 	i := e.image
 	return e.commands*fbs.CommandSize + len(e.text.bytes) + notes + fixed + structs*(len(i.Devices)+
-		len(i.Rules)+len(i.Windows)+len(i.Tensors)+len(i.Sequences)+e.payload.segments())
+		len(i.Rules)+len(i.Windows)+len(i.Rings)+len(i.Tensors)+len(i.Sequences)+
+		e.payload.segments())
 }
 
 // build writes the FlatBuffer, and returns the position of the vector of segments, which
@@ -203,6 +207,12 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 		gen.CreateRule(b, r.First, r.Last, r.Device, r.Bar, r.Widths, r.Memory,
 			e.text.names[r.Name])
 	})
+	var rings flatbuffers.UOffsetT
+	if len(e.image.Rings) > 0 { // an absent vector takes no bytes
+		rings = vector(b, gen.ImageStartRingsVector, e.image.Rings, func(r Ring) {
+			gen.CreateRing(b, r.Begin, r.End, r.First, e.text.names[r.Name], 0)
+		})
+	}
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
 	// The notes are a separate FlatBuffer, which is read in place.
 	notes := vector(b, func(b *flatbuffers.Builder,
@@ -223,6 +233,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	gen.ImageAddText(b, text)
 	gen.ImageAddNotes(b, notes)
 	gen.ImageAddRules(b, rules)
+	gen.ImageAddRings(b, rings)
 	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.FileIdentifier))
 	return segments
 }

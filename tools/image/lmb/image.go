@@ -17,6 +17,7 @@ type Image struct {
 	Devices   []Device
 	Rules     []Rule // rules of devices whose PCI ids belong to no known board, sorted
 	Windows   []Window
+	Rings     []Ring
 	Tensors   []Tensor
 	Sequences []Sequence
 }
@@ -59,6 +60,12 @@ type Rule struct {
 type Window struct {
 	fbs.Window
 	Name string // empty: none
+}
+
+// Ring is a position that moves from run to run (FORMAT.md section 6.4).
+type Ring struct {
+	Name              string
+	Begin, End, First uint64
 }
 
 // Tensor is a named input or output.

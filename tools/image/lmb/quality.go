@@ -47,7 +47,7 @@ func expectReason(c *fbs.Command) string {
 }
 
 func checkNames(view *fbs.View) error {
-	sequences, tensors := map[string]bool{}, map[string]bool{}
+	sequences, tensors, rings := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	check := func(n fbs.NameRange, what string, index int, taken map[string]bool) error {
 		name, place := view.Name(n), fbs.Text(what+" %d", uint64(index))
 		if taken[name] {
@@ -59,6 +59,11 @@ func checkNames(view *fbs.View) error {
 	}
 	for i := range view.Sequences {
 		if err := check(view.Sequences[i].Name, "sequence", i, sequences); err != nil {
+			return err
+		}
+	}
+	for i := range view.Rings {
+		if err := check(view.Rings[i].Name, "ring", i, rings); err != nil {
 			return err
 		}
 	}

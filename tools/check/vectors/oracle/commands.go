@@ -57,26 +57,40 @@ var rows = map[uint8]row{
 	opDelay: {amount: "delay"},
 	opCall:  {index: "sequence"},
 	opEnd:   {},
+
+	opAdvance: {index: "ring", value: "step"},
+	opReset:   {index: "ring"},
+	opWith: {modes: []int{placeValue, placeOffset}, index: "ring", amount: "shift",
+		mask: "parity"},
 }
 
 func (m *Image) checkCommands() *Fault {
 	calls, called := map[int]bool{}, map[int]bool{}
 	for s, sequence := range m.Sequences {
 		pointed, loaded := map[uint16]bool{}, map[scratchByte]uint8{}
+		advanced := map[uint16]uint64{}
 		for i := sequence.First; i < sequence.First+sequence.Count; i++ {
 			c := &m.Commands[i]
 			isLast := i == sequence.First+sequence.Count-1
-			if isLast != (c.Opcode == opEnd) || !m.isCommand(c, pointed) ||
-				!m.isRightScratch(c, loaded) {
+			isRight := func(c *Command) bool {
+				return m.isCommand(c, pointed) && m.isRightScratch(c, loaded)
+			}
+			if isLast != (c.Opcode == opEnd) || !isRight(c) ||
+				c.Opcode == opWith && !m.isRightWith(int(i), advanced, isRight) {
 				return badImage(fmt.Sprint("command ", i))
 			}
 			switch c.Opcode {
+			case opAdvance:
+				advanced[c.Index] = c.Value
+			case opReset:
+				delete(advanced, c.Index)
 			case opPoint:
 				pointed[c.Window] = true
 			case opCall:
 				calls[s], called[int(c.Index)] = true, true
 				clear(pointed)
 				clear(loaded)
+				clear(advanced)
 			}
 		}
 	}
@@ -86,7 +100,7 @@ func (m *Image) checkCommands() *Fault {
 		}
 	}
 	m.addTimes()
-	return nil
+	return m.checkRings()
 }
 
 // scratchByte is the number of a tensor, and a byte of it.
@@ -155,6 +169,8 @@ func (m *Image) hasRightAmount(r row, c *Command) bool {
 		return c.Amount != 0
 	case "deadline":
 		return c.Amount != 0 || c.Index == 0
+	case "shift":
+		return c.Amount < 64
 	case "delay":
 		return c.Amount >= 1 && c.Amount <= 10_000_000
 	}
@@ -195,6 +211,12 @@ func (m *Image) hasRightIndex(r row, c *Command) bool {
 	switch r.index {
 	case "sequence":
 		return int(c.Index) < len(m.Sequences)
+	case "ring":
+		if int(c.Index) >= len(m.Rings) {
+			return false
+		}
+		r := &m.Rings[c.Index]
+		return c.Opcode != opAdvance || c.Value >= 1 && c.Value <= r.End-r.Begin
 	case "bus":
 		if int(c.Index) >= len(m.Windows) {
 			return false

@@ -218,7 +218,7 @@ func (m *Image) readFlatBuffer() (ok bool) {
 		readVector(m, t, 7, 1, 1<<24, &m.Text) &&
 		readVector(m, t, 8, 8, 1<<28, &notes) &&
 		readVector(m, t, 9, 8, 256, &m.Rules) &&
-		readVector(m, t, 10, 8, 0, &m.Rings)
+		readVector(m, t, 10, 8, 32, &m.Rings)
 }
 
 // Name returns the bytes of a name that lies inside the text.

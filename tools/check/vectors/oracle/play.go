@@ -78,6 +78,8 @@ type Player struct {
 	buses        []uint64   // for each window, its bus address; 0: none
 	regions      [][]region // for each device, the regions of its outbound translation in use
 
+	rings map[uint16]*ringState // those that are set
+
 	disabled bool
 	end      int64 // time at which the run is too late
 	// Work budgets in microseconds: between two looks at the clock, and until the next one.
@@ -117,7 +119,8 @@ func CheckTimeLimit(m *Image, limitUs uint64) *Fault {
 func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 	p := &Player{image: m, machine: machine, limitUs: limitUs, given: map[int]bool{},
 		firstOffsets: make([]uint64, len(m.Windows)), slots: make([]int, len(m.Windows)),
-		buses: make([]uint64, len(m.Windows)), regions: make([][]region, len(m.Devices))}
+		buses: make([]uint64, len(m.Windows)), regions: make([][]region, len(m.Devices)),
+		rings: map[uint16]*ringState{}}
 	p.driver, _ = machine.(Driver)
 	if limitUs == 0 {
 		p.limitUs = hour
@@ -145,7 +148,7 @@ func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 		}
 	}
 	for i := range m.Commands {
-		if fault := p.checkMachine(&m.Commands[i]); fault != "" {
+		if fault := p.checkMachine(i); fault != "" {
 			return nil, &Fault{fault, fmt.Sprint("command ", i)}
 		}
 	}
@@ -180,7 +183,8 @@ func isFor(want *Device, got vector.Device) bool {
 }
 
 // checkMachine returns the code with which the machine rejects a command, or an empty string.
-func (p *Player) checkMachine(c *Command) (code string) {
+func (p *Player) checkMachine(at int) (code string) {
+	c := &p.image.Commands[at]
 	switch c.Opcode {
 	case opRelocate:
 		bus := p.buses[c.Index]
@@ -191,6 +195,9 @@ func (p *Player) checkMachine(c *Command) (code string) {
 			return "no-device"
 		}
 		sum := bus + c.Value
+		if at > 0 && p.image.Commands[at-1].Opcode == opWith {
+			sum = bus + p.image.Windows[c.Index].Size
+		}
 		if sum < bus || sum&^widthBits(c.Width) != 0 {
 			return "wrong-device"
 		}
@@ -224,9 +231,15 @@ func (p *Player) Run(sequence int) vector.Result {
 			return vector.Result{Code: "input-missing", Command: -1}
 		}
 	}
+	if !p.hasRingsFor(sequence) {
+		return vector.Result{Code: "ring-unset", Command: -1}
+	}
 	result := p.Execute(sequence, 0)
 	safe := p.image.Find("safe")
-	if p.disabled = result.Code != done; p.disabled && safe >= 0 && safe != sequence {
+	if p.disabled = result.Code != done; p.disabled {
+		clear(p.rings)
+	}
+	if p.disabled && safe >= 0 && safe != sequence {
 		result.SafeRan, result.Safe = true, p.Execute(safe, 0).Code
 	}
 	return result
@@ -276,7 +289,7 @@ func (p *Player) executeCommands(sequence int) (code string) {
 		if at == last {
 			return done
 		}
-		if code := p.executeCommand(&p.image.Commands[at]); code != done {
+		if code := p.executeCommand(p.moved(at)); code != done {
 			return code
 		}
 		p.budget -= commandUs
@@ -390,6 +403,10 @@ func (p *Player) executeCommand(c *Command) (code string) {
 		p.machine.Fence()
 	case opDelay:
 		return p.wait(int64(c.Amount) * 1000)
+	case opAdvance:
+		p.advance(c.Index, c.Value)
+	case opReset:
+		p.reset(c.Index)
 	case opCall:
 		p.budget -= queryUs
 		return p.executeCommands(int(c.Index))

@@ -21,6 +21,9 @@ const (
 
 	opCompare, opPoint, opFence, opDelay, opCall, opEnd = 8, 9, 10, 11, 12, 13
 
+	opAdvance, opReset, opWith = 14, 15, 16
+
+	placeValue, placeOffset        = 1, 2
 	modeExact, modeFixed, modeBulk = 1, 2, 3
 	modeEqual, modeNotEqual        = 1, 2
 	modeReached                    = 3
@@ -133,6 +136,7 @@ func (m *Image) checkEnvelope() *Fault {
 		{"device", len(m.Devices), m.isDevice}, {"rule", len(m.Rules), m.isRule},
 		{"window", len(m.Windows), m.isWindow}, {"sequence", len(m.Sequences), m.isSequence},
 		{"segment", len(m.Segments), m.isSegment}, {"tensor", len(m.Tensors), m.isTensor},
+		{"ring", len(m.Rings), m.isRing},
 	} {
 		for i := range table.count {
 			if !table.isRight(i) {

@@ -28,7 +28,7 @@ var codeNames = map[hal.Code]string{
 	hal.DeadlinePassed: "deadline-passed", hal.ExpectFailed: "expect-failed",
 	hal.CompareFailed: "compare-failed", hal.WrongDevice: "wrong-device",
 	hal.Refused: "refused", hal.InputMissing: "input-missing", hal.Disabled: "disabled",
-	hal.FrameLate: "frame-late", hal.Usage: "usage",
+	hal.FrameLate: "frame-late", hal.Usage: "usage", hal.RingUnset: "ring-unset",
 }
 
 // Verify verifies an image file. The fault has the place in the words of vectors.

@@ -1,0 +1,115 @@
+package ringdevice
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/capture/record"
+)
+
+// Driver is a program that uses the device, and is recorded.
+type Driver struct {
+	device                *mock.Device
+	bar                   hal.Aperture
+	writer                *record.Writer
+	text                  bytes.Buffer
+	queue, bells, results ringPointer
+	event                 uint32
+	err                   error
+	Lines                 []int // the first line of each repetition
+}
+
+// NewDriver opens a device and starts it.
+func NewDriver(l Layout) (*Driver, error) {
+	d := &Driver{event: 1}
+	d.device, _ = New()
+	var err error
+	d.bar, err = d.device.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
+		Size: memorySize})
+	if err != nil {
+		return nil, err
+	}
+	d.writer = record.NewWriter(&d.text, func() time.Duration {
+		return time.Duration(d.device.Now())
+	})
+	d.writer.Device(0, Board.Vendor, Board.Device, "0000:00:04.0")
+	d.writer.Bar(0, 0, 0, 0x80000000, memorySize)
+	for i, value := range l.list() {
+		d.store(uint32(4*i), value)
+	}
+	d.store(regStart, 1)
+	for _, r := range []struct {
+		to         *ringPointer
+		begin, end uint32
+	}{{&d.queue, l.Queue, l.QueueEnd}, {&d.bells, l.Bells, l.BellsEnd},
+		{&d.results, l.Results, l.ResultsEnd}} {
+		*r.to = ringPointer{begin: r.begin, end: r.end, at: r.begin}
+		for at := r.begin; r.to == &d.bells && at < r.end; at += 4 {
+			d.store(at, 0)
+		}
+	}
+	return d, d.err
+}
+
+func (d *Driver) store(at, value uint32) {
+	if code := mock.StoreAt(&d.bar, at, 4, uint64(value)); code != hal.OK {
+		d.err = fmt.Errorf("store to %#x: %v: %s", at, code, d.device.Refusal())
+	}
+	d.writer.Access('W', 0, uint64(at), binary.LittleEndian.AppendUint32(nil, value))
+}
+
+func (d *Driver) load(at uint32) uint32 {
+	value, code := mock.LoadAt(&d.bar, at, 4)
+	if code != hal.OK {
+		d.err = fmt.Errorf("load from %#x: %v: %s", at, code, d.device.Refusal())
+	}
+	d.writer.Access('R', 0, uint64(at), binary.LittleEndian.AppendUint32(nil, uint32(value)))
+	return uint32(value)
+}
+
+// enter stores an entry and rings its doorbell.
+func (d *Driver) enter(size uint32, words ...uint32) {
+	at := d.queue.next(size)
+	for i, value := range words {
+		d.store(at+4*uint32(i), value)
+	}
+	d.store(d.bells.next(4), size)
+}
+
+// Run computes once.
+func (d *Driver) Run(input [Words]uint32) (output [Words]uint32, err error) {
+	d.Lines = append(d.Lines, 1+bytes.Count(d.text.Bytes(), []byte("\n")))
+	d.enter(inputSize, append([]uint32{opInput, 0, 4 * Words, 0}, input[:]...)...)
+	d.enter(runSize, opRun, d.event, 0, 0)
+	result := d.results.next(resultSize)
+	next, lap := d.results.at, d.results.lap
+	if next+resultSize > d.results.end {
+		next, lap = d.results.begin, lap^1
+	}
+	for range 1000 {
+		if d.load(regPointer) == next>>4|lap<<31 || d.err != nil {
+			break
+		}
+	}
+	if got := d.load(result); got != d.event<<8|resultDone {
+		return output, fmt.Errorf("result %#x of event %d: %#x (%v)", result, d.event, got, d.err)
+	}
+	d.event++
+	for i := range output {
+		output[i] = d.load(result + entryHeader + 4*uint32(i))
+	}
+	return output, d.err
+}
+
+// Recording ends the program and returns its recording.
+func (d *Driver) Recording() string {
+	d.writer.FlushRun()
+	d.writer.End()
+	return d.text.String()
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/check/ringdevice"
+	"lightmetal/tools/image/fail"
+)
+
+var ringBoard = []string{"--board", "generic", "--rule", "0+0x1000..0xffff=1,2,4,8,memory"}
+
+// recordRings records a driver that computes n times with random inputs.
+func recordRings(t *testing.T, l ringdevice.Layout, n int) (path string, d *ringdevice.Driver) {
+	t.Helper()
+	d, err := ringdevice.NewDriver(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(7, 8))
+	for range n {
+		var in [ringdevice.Words]uint32
+		for i := range in {
+			in[i] = random.Uint32() >> 8
+		}
+		out, err := d.Run(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range in {
+			if out[i] != ringdevice.Output(in[i]) {
+				t.Fatalf("the driver's output %d is %#x for %#x", i, out[i], in[i])
+			}
+		}
+	}
+	return tempFile(t, "rings.record", d.Recording()), d
+}
+
+// replayRings replays an image on a new ring device, as lm replay does.
+func replayRings(t *testing.T, path string, set func(f *replayFlags)) (out string, err error,
+	d *ringdevice.Device) {
+	t.Helper()
+	device, d := ringdevice.New()
+	f := replayFlags{sequence: "frame", before: "init", loop: 2, longest: time.Hour,
+		window: runtime.AnyTLBWindow, devices: []string{"rings"}}
+	set(&f)
+	f.devices = nil
+	defer closeImages()
+	text, _ := os.Create(filepath.Join(t.TempDir(), "out"))
+	defer text.Close()
+	*stdout = newSafeWriter(text)
+	err = fail.Try(func() {
+		file, view := openVerified(path)
+		f.replay(f.prepareView(path, file, view, device))
+	})
+	_ = stdout.finish()
+	data, _ := os.ReadFile(text.Name())
+	return string(data), err, d
+}
+
+// TestAFrameThatCannotBeRepeatedIsRefused cuts a frame by hand out of a program with rings. Its
+// second run computes nothing: its doorbell is where the device looks no more, and the awaited
+// pointer is reached already.
+func TestAFrameThatCannotBeRepeatedIsRefused(t *testing.T) {
+	record, d := recordRings(t, ringdevice.Usual, 3)
+	first, last := d.Lines[1], d.Lines[2]-1
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	const entry, result = 0x1000 + 0xc0 + 0x10, 0x3000 + 0x70 + 0x10
+	flags := slices.Concat([]string{"import", record, "-o", path, "--reached", "bar0+0x20",
+		"--input", fmt.Sprintf("in=%#x,uint32,%d", entry, ringdevice.Words),
+		"--output", fmt.Sprintf("out=%#x,uint32,%d", result, ringdevice.Words)}, ringBoard)
+	exit, _, said := lm(t, append(flags, "--frame", fmt.Sprintf("%d..%d", first, last))...)
+	const want = "sequence frame cannot be repeated: command 7 of frame, poll.4 bar0+0x20 reached " +
+		"0x30e within 1s, waits in the first run only: the counter stays beyond this number, so " +
+		"each later run reads old results"
+	if exit != 65 || !strings.Contains(said, want) {
+		t.Errorf("lm import of the frame: exit %d, %q, want 65 and %q", exit, said, want)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("lm import wrote an image")
+	}
+	// The same image, from its listing: lm verify --loop refuses it, and lm replay shows why.
+	listing := handCutListing(t, record, flags, first, last)
+	if exit, _, said := lm(t, "verify", "--loop", listing); exit != 65 ||
+		!strings.Contains(said, want) {
+		t.Errorf("lm verify --loop: exit %d, %q, want 65 and %q", exit, said, want)
+	}
+	if exit, _, said := lm(t, "verify", listing); exit != 0 {
+		t.Errorf("lm verify: exit %d, %q", exit, said)
+	}
+	said, err, device := replayRings(t, listing, func(f *replayFlags) { f.checkGolden = true })
+	if err != nil || device.Computed != 2 || !strings.Contains(said, "with the same inputs, old "+
+		"results are equal, too") {
+		t.Errorf("2 runs with the recorded inputs: %v, %d computed, want no error, and those of "+
+			"init and of the first run: %s", err, device.Computed, said)
+	}
+	_, err, _ = replayRings(t, listing, func(f *replayFlags) { f.checkFresh = true })
+	const stale = "output out: 24 of 24 elements of run 2 are not those of a first run with the " +
+		"same inputs: later runs read old results, or results depend on earlier runs"
+	if hal.CodeOf(err) != hal.CompareFailed || !strings.Contains(fmt.Sprint(err), stale) {
+		t.Errorf("2 runs with other inputs: %v, want %q", err, stale)
+	}
+}
+
+// handCutListing makes the image that lm import refuses: the sequences of two imports, of the lines
+// before the frame and of the frame.
+func handCutListing(t *testing.T, record string, flags []string, first, last int) (image string) {
+	t.Helper()
+	var parts []string
+	for _, part := range []string{fmt.Sprintf("..%d", first-1), fmt.Sprintf("%d..%d", first, last)} {
+		path := strings.TrimSuffix(record, ".record") + ".part.lmb"
+		args := append(slices.Clone(flags), "--part", part)
+		args[3] = path
+		if strings.HasPrefix(part, "..") {
+			args = slices.Concat(args[:6], ringBoard, args[len(args)-2:])
+		}
+		if exit, _, said := lm(t, args...); exit != 0 {
+			t.Fatalf("lm import --part %s: %s", part, said)
+		}
+		_, out, _ := lm(t, "dump", path)
+		parts = append(parts, out)
+	}
+	_, before, _ := strings.Cut(parts[0], "\nmain:")
+	text := strings.Replace(parts[1], "\nmain:", "\nframe:", 1) + "\ninit:" + before
+	image = strings.TrimSuffix(record, ".record") + ".cut.lmb"
+	if exit, _, said := lm(t, "asm", tempFile(t, "cut.lms", text), "-o", image); exit != 0 {
+		t.Fatalf("lm asm: %s\n%s", said, text)
+	}
+	return image
+}
+
+// TestAProgramWithRingsBecomesAFrameThatRepeats records a program whose queue wraps, and replays
+// 1,000 frames with random inputs.
+func TestAProgramWithRingsBecomesAFrameThatRepeats(t *testing.T) {
+	record, _ := recordRings(t, ringdevice.Usual, 8)
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
+		ringBoard)...)
+	if exit != 0 {
+		t.Fatalf("lm import: exit %d: %s%s", exit, out, said)
+	}
+	for _, ring := range []string{
+		"ring       bar0+0x10c0, addresses from 0x1000 to 0x1430, 0xc0 a repetition, from line " +
+			"175 on (starts again in line 809)\n",
+		"ring       bar0+0x2008, addresses from 0x2000 to 0x201c, 0x8 a repetition, from line 231 " +
+			"on (starts again in line 529)\n",
+		"ring       bar0+0x3070, addresses from 0x3000 to 0x3230, 0x70 a repetition, from line 269 " +
+			"on (starts again in line 845)\n",
+		"ring       bar0+0x20, values from 0x300 to 0x323, 0x7 a repetition, from line 243 on " +
+			"(starts again in line 675; bit 0x80000000 changes with each lap)\n",
+	} {
+		if !strings.Contains(out, ring) {
+			t.Errorf("the report lacks %q:\n%s", ring, out)
+		}
+	}
+	if exit, _, said := lm(t, "verify", "--loop", path); exit != 0 {
+		t.Errorf("lm verify --loop: exit %d, %s", exit, said)
+	}
+	computeFrames(t, path, 1000)
+	said, err, _ := replayRings(t, path, func(f *replayFlags) { f.checkFresh, f.loop = true, 20 })
+	if err != nil || !strings.Contains(said, "run 20 gave the results of a first run") {
+		t.Errorf("--check-fresh: %v, %q", err, said)
+	}
+}
+
+// computeFrames replays an image on a new ring device, each frame with random inputs, and compares
+// all outputs.
+func computeFrames(t *testing.T, path string, runs int) {
+	t.Helper()
+	defer closeImages()
+	_, view := openVerified(path)
+	mocked, device := ringdevice.New()
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, mocked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replay.Close()
+	if r := replay.Run(view.SequenceByName("init")); r.Code != hal.OK {
+		t.Fatalf("init: %+v: %s", r, mocked.Refusal())
+	}
+	before, frame := device.Computed, view.SequenceByName("frame")
+	in, out := view.TensorByName("in0"), view.TensorByName("out0")
+	random := rand.New(rand.NewPCG(9, 10))
+	for n := range runs {
+		var want []byte
+		data := replay.Input(in)
+		for at := 0; at < len(data); at += 4 {
+			word := random.Uint32()
+			binary.LittleEndian.PutUint32(data[at:], word)
+			want = binary.LittleEndian.AppendUint32(want, ringdevice.Output(word))
+		}
+		if r := replay.Run(frame); r.Code != hal.OK {
+			t.Fatalf("frame %d: %+v: %s", n, r, mocked.Refusal())
+		}
+		if !bytes.Equal(replay.Output(out), want) {
+			t.Fatalf("frame %d: output %x, want %x", n, replay.Output(out), want)
+		}
+	}
+	if device.Computed != before+runs {
+		t.Errorf("the device computed %d times in %d frames", device.Computed-before, runs)
+	}
+	for name, laps := range device.Laps() {
+		if laps < 3 {
+			t.Errorf("ring %s has %d laps", name, laps)
+		}
+	}
+}
