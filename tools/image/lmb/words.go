@@ -36,7 +36,8 @@ func CommandKind(c *fbs.Command) gen.Opcode {
 // CommandKinds are the kinds of commands in the order of tables, without End.
 var CommandKinds = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate,
 	gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeExpect, Poll, gen.OpcodeCompare,
-	gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeDelay, gen.OpcodeCall}
+	gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeAdvance,
+	gen.OpcodeReset, gen.OpcodeWith}
 
 // OpcodeName returns the name of an opcode, or of Poll, as all output has it: "write", "copy in".
 func OpcodeName(op gen.Opcode) string {

@@ -212,7 +212,7 @@ func (s *Slice) nsByOpcode() (shares [opcodesCount]int64) {
 }
 
 // opcodesCount is the number of kinds of commands, with polls and ends.
-const opcodesCount = int(gen.OpcodeEnd) + 1
+const opcodesCount = int(gen.OpcodeWith) + 1
 
 // opcodeNames contains the names of lmb.CommandKinds, and last that of End.
 var opcodeNames = func() (names [opcodesCount]string) {
