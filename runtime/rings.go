@@ -64,7 +64,7 @@ func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) {
 	changed.Offset += uint32(m.offset)
 	changed.Value = (changed.Value + m.value) ^ m.flipped
 	m.offset, m.value, m.flipped = 0, 0, 0
-	w.Next = changed
+	w.Next, r.pollingCommand = changed, nil // a changed poll before this one was in the same place
 }
 
 // commandIndex returns the index in the image of a command that the walk has reached.

@@ -35,7 +35,7 @@ func TestCortexMReplaysThroughHooks(t *testing.T) {
 			qemu := exec.Command("qemu-system-arm", "-M", "mps2-an385", "-nographic", "-kernel",
 				filepath.Join(folder, test.program+".elf"), "-semihosting-config",
 				"enable=on,target=native")
-			stop := time.AfterFunc(time.Minute, func() { qemu.Process.Kill() })
+			stop := time.AfterFunc(10*time.Minute, func() { qemu.Process.Kill() })
 			defer stop.Stop()
 			printed, err := qemu.CombinedOutput()
 			var exit *exec.ExitError
