@@ -1900,6 +1900,7 @@ static const char *check_with(struct checker *k, uint32_t at) {
 	const struct command *c = command_at(k->image, at);
 	const struct command *next = command_at(k->image, at + 1u);
 	bool is_offset = c->mode == PLACE_OFFSET;
+	uint32_t opcodes = is_offset ? MOVED_OFFSETS : MOVED_VALUES;
 	uint64_t largest = (ring_at(k->image, c->index)->end - k->rings[c->index].step) >> c->amount;
 	uint64_t limit = UINT32_MAX; /* of the number that moves */
 	uint64_t bits = 0;           /* that may change with each lap */
@@ -1911,7 +1912,7 @@ static const char *check_with(struct checker *k, uint32_t at) {
 	moved = *next;
 	if ((moved.opcode >= OPCODE_COUNT) ||
 		((moved.mode == MODE_BULK) && (moved.opcode != OP_EXPECT)) ||
-		((((is_offset ? MOVED_OFFSETS : MOVED_VALUES) >> moved.opcode) & 1u) == 0u)) {
+		(((opcodes >> moved.opcode) & 1u) == 0u)) {
 		return TEXT("the next command has no such offset or value, or is bulk");
 	}
 	if (is_offset) {
@@ -2146,7 +2147,7 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 	k.times = (uint64_t *)work;
 	k.rings = (struct checked_ring *)(void *)&k.times[element_count(image, FIELD_SEQUENCES)];
 	k.needed = (uint32_t *)(void *)&k.rings[element_count(image, FIELD_RINGS)];
-	k.pointed = (uint8_t *)k.needed + needed_rings_bytes(image);
+	k.pointed = &((uint8_t *)k.needed)[needed_rings_bytes(image)];
 	k.loaded_from = &k.pointed[(element_count(image, FIELD_WINDOWS) + 7u) / 8u];
 	k.found_window = LMPLAY_NONE;
 	problem = check_tables(&k);
@@ -2830,7 +2831,7 @@ static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	r->rings =
 		(struct lmplay_ring_state *)(void *)&r->windows[element_count(image, FIELD_WINDOWS)];
 	r->needed_rings = (uint32_t *)(void *)&r->rings[element_count(image, FIELD_RINGS)];
-	r->inputs = (uint8_t *)r->needed_rings + needed_rings_bytes(image);
+	r->inputs = &((uint8_t *)r->needed_rings)[needed_rings_bytes(image)];
 	find_needed_rings(image, r->needed_rings);
 	for (uint32_t i = 0; i < element_count(image, FIELD_DEVICES); i++) {
 		r->devices[i].board = board_of(image, i);

@@ -49,7 +49,7 @@ func TestFailureTextMatchesTheListing(t *testing.T) {
 			}
 		}
 	}
-	if len(tried) != int(gen.OpcodeEnd) {
-		t.Errorf("the images have only %d of %d opcodes", len(tried), gen.OpcodeEnd)
+	if len(tried) != int(gen.OpcodeWith) {
+		t.Errorf("the images have only %d of %d opcodes", len(tried), gen.OpcodeWith)
 	}
 }

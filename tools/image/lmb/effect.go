@@ -21,6 +21,7 @@ type Effect struct {
 	Command *fbs.Command
 	Index   int         // index of the command in the image
 	Window  *fbs.Window // nil: the command uses no window
+	Spread  uint64      // the most that a ring adds to Address; Size includes it
 	// Address of the first accessed byte: in the BAR, in the tiles to which the window points, in
 	// the host buffer, or in configuration space
 	Address uint64

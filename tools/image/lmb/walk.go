@@ -20,13 +20,25 @@ func Walk(view *fbs.View, sequence int) iter.Seq[*Effect] {
 	return func(yield func(*Effect) bool) {
 		s := &view.Sequences[sequence]
 		pointed := map[uint16]uint64{} // address to which each TLB window points
+		steps := map[uint16]uint64{}   // of the last Advance of each ring
+		spread := uint64(0)
 		e := new(Effect)
 		for i := int(s.First); i < int(s.First+s.Count)-1; i++ {
 			c := &view.Commands[i]
 			*e = EffectOf(c)
 			e.Command, e.Index = c, i
-			if c.Opcode == gen.OpcodePoint {
+			switch c.Opcode {
+			case gen.OpcodePoint:
 				pointed[c.Window] = c.Value
+			case gen.OpcodeAdvance:
+				steps[c.Index] = c.Value
+			case gen.OpcodeWith:
+				if gen.Place(c.Mode) == gen.PlaceOffset {
+					spread = (view.Rings[c.Index].End - steps[c.Index]) >> c.Amount
+				}
+			default:
+				e.Spread, spread = spread, 0
+				e.Size += e.Spread
 			}
 			if e.UsesWindow {
 				e.Window = &view.Windows[c.Window]

@@ -70,8 +70,8 @@ func (r *run) addSequence(index int) {
 	r.commandNumber++ // separates the stores of this sequence from those after it
 }
 
-// addAccess records what a command loads and stores. Stores to a fixed address, as to a FIFO, never
-// replace earlier contents.
+// addAccess records what a command loads and stores. Stores to a fixed address, as to a FIFO, and
+// those that a ring moves never replace earlier contents.
 func (r *run) addAccess(e *lmb.Effect) {
 	isDelay := e.Command.Opcode == gen.OpcodeDelay
 	looks := e.Loads > 0 && (e.Command.Opcode != gen.OpcodeExpect || e.Command.Mask != 0)
@@ -87,7 +87,7 @@ func (r *run) addAccess(e *lmb.Effect) {
 	if looks {
 		r.addSpans(r.loads, e, spaces, r.commandNumber)
 	}
-	switch fixed := e.Size < e.Written; {
+	switch fixed := e.Size < e.Written || e.Spread > 0; {
 	case fixed:
 		r.addSpans(r.stores, e, spaces, math.MaxInt)
 	case e.Stores > 0:

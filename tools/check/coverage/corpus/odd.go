@@ -209,6 +209,9 @@ var unusedFields = []struct {
 	{gen.OpcodeDelay, "width mode option window index offset value mask"},
 	{gen.OpcodeCall, "width mode option window offset amount value mask"},
 	{gen.OpcodeEnd, "width mode option window index offset amount value mask"},
+	{gen.OpcodeAdvance, "width mode option window offset amount mask"},
+	{gen.OpcodeReset, "width mode option window offset amount value mask"},
+	{gen.OpcodeWith, "width option window offset value"},
 }
 
 // setField sets the field of a command with the given name, as in image.fbs, to 1.
