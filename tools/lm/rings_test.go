@@ -80,8 +80,8 @@ func TestAFrameThatCannotBeRepeatedIsRefused(t *testing.T) {
 		"--input", fmt.Sprintf("in=%#x,uint32,%d", entry, ringdevice.Words),
 		"--output", fmt.Sprintf("out=%#x,uint32,%d", result, ringdevice.Words)}, ringBoard)
 	exit, _, said := lm(t, append(flags, "--frame", fmt.Sprintf("%d..%d", first, last))...)
-	const want = "sequence frame cannot be repeated: command 7 of frame, poll.4 bar0+0x20 reached " +
-		"0x30e within 1s, waits in the first run only: the counter stays beyond this number, so " +
+	const want = "sequence frame cannot be repeated: command 7 of frame, poll.4 bar0+0x20 " +
+		"reached 0x30e within 1s, waits in the first run only: the counter stays beyond this number, so " +
 		"each later run reads old results"
 	if exit != 65 || !strings.Contains(said, want) {
 		t.Errorf("lm import of the frame: exit %d, %q, want 65 and %q", exit, said, want)
@@ -117,7 +117,8 @@ func TestAFrameThatCannotBeRepeatedIsRefused(t *testing.T) {
 func handCutListing(t *testing.T, record string, flags []string, first, last int) (image string) {
 	t.Helper()
 	var parts []string
-	for _, part := range []string{fmt.Sprintf("..%d", first-1), fmt.Sprintf("%d..%d", first, last)} {
+	for _, part := range []string{fmt.Sprintf("..%d", first-1),
+		fmt.Sprintf("%d..%d", first, last)} {
 		path := strings.TrimSuffix(record, ".record") + ".part.lmb"
 		args := append(slices.Clone(flags), "--part", part)
 		args[3] = path
@@ -152,10 +153,10 @@ func TestAProgramWithRingsBecomesAFrameThatRepeats(t *testing.T) {
 	for _, ring := range []string{
 		"ring       bar0+0x10c0, addresses from 0x1000 to 0x1430, 0xc0 a repetition, from line " +
 			"175 on (starts again in line 809)\n",
-		"ring       bar0+0x2008, addresses from 0x2000 to 0x201c, 0x8 a repetition, from line 231 " +
-			"on (starts again in line 529)\n",
-		"ring       bar0+0x3070, addresses from 0x3000 to 0x3230, 0x70 a repetition, from line 269 " +
-			"on (starts again in line 845)\n",
+		"ring       bar0+0x2008, addresses from 0x2000 to 0x201c, 0x8 a repetition, from line " +
+			"231 on (starts again in line 529)\n",
+		"ring       bar0+0x3070, addresses from 0x3000 to 0x3230, 0x70 a repetition, from line " +
+			"269 on (starts again in line 845)\n",
 		"ring       bar0+0x20, values from 0x300 to 0x323, 0x7 a repetition, from line 243 on " +
 			"(starts again in line 675; bit 0x80000000 changes with each lap)\n",
 	} {
@@ -245,8 +246,8 @@ func TestRingsThatTheRecordingDoesNotShowAreRefused(t *testing.T) {
 		t.Errorf("with --ring: exit %d, %s%s, want %q and %q", exit, out, said, stored, given)
 	}
 	exit, _, said, _ = find(8, "--ring", "bar0+0x20=0x300..0x340")
-	if want := "a ring from 0x300 to 0x340, as --ring says, does not fit the recording"; exit != 65 ||
-		!strings.Contains(said, want) {
+	const want = "a ring from 0x300 to 0x340, as --ring says, does not fit the recording"
+	if exit != 65 || !strings.Contains(said, want) {
 		t.Errorf("a wrong --ring: exit %d, %q, want 65 and %q", exit, said, want)
 	}
 	for _, flags := range [][]string{{"--ring", "bar0+0x20=5"}, {"--ring", "bar0+0x20=9..5"}} {

@@ -183,8 +183,8 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		reason = p.settle(&r, first)
 	}
 	if reason != "" {
-		return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to repetition: "+
-			"%s", points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
+		return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to "+
+			"repetition: %s", points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
 	}
 	p.rings = append(p.rings, r)
 	for n, list := range entries {
@@ -245,13 +245,14 @@ func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
 		return "they do not start again in the recording, so that the end is not known; record " +
 			"more repetitions, or add " + where
 	}
-	return fmt.Sprintf("the end lies between %#x and %#x, which matters in a later lap; record more "+
-		"repetitions, or add %s", r.lowest, r.highest, where)
+	return fmt.Sprintf("the end lies between %#x and %#x, which matters in a later lap; record "+
+		"more repetitions, or add %s", r.lowest, r.highest, where)
 }
 
 func (p *ringPlan) setLimits(r *plannedRing, begin, end uint64, how string) (reason string) {
 	if begin > r.begin || r.hasWrap && begin != r.begin || end < r.lowest || end > r.highest {
-		return fmt.Sprintf("a ring from %#x to %#x, %s, does not fit the recording", begin, end, how)
+		return fmt.Sprintf("a ring from %#x to %#x, %s, does not fit the recording", begin, end,
+			how)
 	}
 	r.begin, r.end = begin, end
 	if r.isValue && !r.hasWrap {
