@@ -106,7 +106,8 @@ func (f *replayFlags) defineChecks(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.checkFresh, "check-fresh", false,
 		"with --loop N: give each run other random inputs, except those of --input, run the "+
 			"sequence of --before again, and the sequence once more with the inputs of run N; "+
-			"fail if an output of run N is another one then, or if none differs from that of run N-1")
+			"fail if an output of run N is another one then, or if none differs from that "+
+			"of run N-1")
 }
 
 // outcome is the result of lm replay, which --json prints.

@@ -184,7 +184,8 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 	}
 	if reason != "" {
 		return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to "+
-			"repetition: %s", points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
+			"repetition: %s", points[0].lines[0], points[0].lines[1], first.space,
+			first.address, reason)
 	}
 	p.rings = append(p.rings, r)
 	for n, list := range entries {

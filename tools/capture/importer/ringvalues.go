@@ -209,8 +209,8 @@ func (p *ringPlan) addData(first, last int) (reason string) {
 	}
 	if first == last && isRising(p.column(first)) && e.op == stepStore {
 		return fmt.Sprintf("lines %d and %d, %s0x%x: the value counts: %#x, %#x ..., and the "+
-			"device returns it nowhere", e.line, p.turns[1][first].line, e.space, e.address, e.value,
-			p.turns[1][first].value)
+			"device returns it nowhere", e.line, p.turns[1][first].line, e.space, e.address,
+			e.value, p.turns[1][first].value)
 	}
 	var values [][]byte
 	for _, turn := range p.turns {
