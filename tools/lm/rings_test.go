@@ -81,8 +81,8 @@ func TestAFrameThatCannotBeRepeatedIsRefused(t *testing.T) {
 		"--output", fmt.Sprintf("out=%#x,uint32,%d", result, ringdevice.Words)}, ringBoard)
 	exit, _, said := lm(t, append(flags, "--frame", fmt.Sprintf("%d..%d", first, last))...)
 	const want = "sequence frame cannot be repeated: command 7 of frame, poll.4 bar0+0x20 " +
-		"reached 0x30e within 1s, waits in the first run only: the counter stays beyond this number, " +
-		"so each later run reads old results"
+		"reached 0x30e within 1s, waits in the first run only: the counter stays beyond this " +
+		"number, so each later run reads old results"
 	if exit != 65 || !strings.Contains(said, want) {
 		t.Errorf("lm import of the frame: exit %d, %q, want 65 and %q", exit, said, want)
 	}
