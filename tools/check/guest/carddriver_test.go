@@ -182,8 +182,8 @@ rmmod nvme
 `
 
 // nvmeReplay replays the recording up to the written sector, with new data. Driver and controller
-// both write the page of the shadow doorbells: lm import names the bytes, which are the driver's. The
-// SMART log, which counts commands, is in the upper half of a page.
+// both write the page of the shadow doorbells: lm import names the bytes, which are the driver's.
+// The SMART log, which counts commands, is in the upper half of a page.
 const nvmeReplay = `
 set -- $(zcat card.record | grep -n '^HR [0-9a-f]* 4096 41414141' | cut -c1-40 | tr : ' ')
 import() {
@@ -251,8 +251,8 @@ func (r *kernelDriverRig) requireRecorded(t *testing.T, traced region, answer st
 	return capture.Records, part
 }
 
-// recordedPart returns the part of the outer QEMU's trace from the first recorded access to a BAR to
-// the last. The firmware of the outer machine accesses the card before, and a replay afterwards.
+// recordedPart returns the part of the outer QEMU's trace from the first recorded access to a BAR
+// to the last. The outer machine's firmware accesses the card before, and a replay afterwards.
 func recordedPart(t *testing.T, records []record.Record, traced region,
 	path string) (part []byte) {
 	t.Helper()
