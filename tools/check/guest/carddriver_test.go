@@ -208,7 +208,8 @@ func TestRecordedTrialsOfKernelDriver(t *testing.T) {
 		events: []string{"pci_nvme_admin_cmd", "pci_nvme_io_cmd"},
 		card: []string{"-drive", "if=none,id=d,format=raw,file=" + disk,
 			"-device", "nvme,serial=disk,drive=d,addr=8"}}
-	records, part := r.requireRecorded(t, nvmeRegion, "QEMU NVMe Ctrl", "done: main")
+	records, part := r.requireRecorded(t, nvmeRegion, "QEMU NVMe Ctrl",
+		"main of card.lmb, 1 run of")
 	requireCommands(t, records, part)
 	if data := readFile(t, disk)[25<<12:][:4096]; !bytes.Equal(data,
 		bytes.Repeat([]byte("Z"), 4096)) {
