@@ -48,7 +48,7 @@ usage: ./build.sh COMMAND
                             cross reproducible recipes guest bench
   test quick              gofmt, vet and short tests, in minutes
   test nightly            what takes hours: the steps unit fuzz breaks guest trials coverage
-                            reproducible, at length
+                            package reproducible, at length
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes;
                             and of programs by clang and rustc, where they are installed;
                             mmiotrace in an amd64 guest; with LM_TTKMD=FILE.ko and

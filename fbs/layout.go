@@ -136,6 +136,11 @@ func wordsOf(c *Command) *[CommandSize / 8]uint64 {
 	return (*[CommandSize / 8]uint64)(unsafe.Pointer(c))
 }
 
+// following returns the command after m, which must not be the last one.
+func following(m *Command) *Command {
+	return (*Command)(unsafe.Add(unsafe.Pointer(m), CommandSize))
+}
+
 // TileRoute selects the tiles that a TLB window shows, and the route to them.
 type TileRoute = boards.TileRoute
 

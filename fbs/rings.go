@@ -1,10 +1,6 @@
 package fbs
 
-import (
-	"unsafe"
-
-	"lightmetal/fbs/gen"
-)
+import "lightmetal/fbs/gen"
 
 // ringState is what the commands so far say about a ring.
 type ringState struct {
@@ -24,7 +20,8 @@ const (
 func (t *tableChecker) checkRing(index int) (problem string) {
 	r := &t.Rings[index]
 	if r.Begin > r.First || r.First > r.End {
-		return Text("first is %x, but must lie between begin %x and end %x", r.First, r.Begin, r.End)
+		return Text("first is %x, but must lie between begin %x and end %x", r.First, r.Begin,
+			r.End)
 	}
 	if r.Reserved != 0 {
 		return reservedProblem
@@ -82,10 +79,6 @@ func (c *commandChecker) checkWith(m *Command, f *opcodeForm, ring *Ring,
 		changed = *following(following(m))
 	}
 	return c.checkMovedValue(m, changed, largest)
-}
-
-func following(m *Command) *Command {
-	return (*Command)(unsafe.Add(unsafe.Pointer(m), CommandSize))
 }
 
 func (c *commandChecker) checkMovedOffset(m *Command, moved Command,

@@ -213,15 +213,10 @@ func (r *Replay) sleepWithinLimit(device hal.Device, waiter hal.InterruptWaiter,
 	return code
 }
 
-func (r *Replay) executeSequence(sequence int) hal.Code {
-	r.walk.DoneBytes, r.pollingCommand = 0, nil
-	return r.executeFrom(&r.commands[r.view.Sequences[sequence].First])
-}
-
-// executeFrom executes the commands from first on, until an End.
-func (r *Replay) executeFrom(first *fbs.Command) (code hal.Code) {
+func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 	w := &r.walk
-	w.Next = first
+	w.Next = &r.commands[r.view.Sequences[sequence].First]
+	w.DoneBytes, r.pollingCommand = 0, nil
 	for code == hal.OK {
 		held := int64(0)
 		if r.observer != nil {
@@ -235,9 +230,12 @@ func (r *Replay) executeFrom(first *fbs.Command) (code hal.Code) {
 			code = r.checkTimeLimit()
 		case isUsedUp: // observe the next command
 		case w.Next.Opcode == gen.OpcodeEnd:
-			return hal.OK
+			if w.Next != &r.moved.commands[1] {
+				return hal.OK
+			}
+			w.Next = &r.commands[r.moved.index+1]
 		case w.Next.Opcode > gen.OpcodeEnd:
-			code = r.executeRingCommand(w.Next)
+			r.executeRingCommand(w.Next)
 		default:
 			code = r.finishCommand(w.Next)
 		}

@@ -15,7 +15,7 @@ type ringPosition struct {
 
 // movedCommand is the command that With commands change, and what they add.
 type movedCommand struct {
-	commands [2]fbs.Command // the changed command, End
+	commands [2]fbs.Command // the changed command, and an End that ends no sequence
 	index    int            // of the command in the image
 	offset   uint64
 	value    uint64
@@ -27,7 +27,7 @@ func newMovedCommand() (m movedCommand) {
 	return m
 }
 
-func (r *Replay) executeRingCommand(c *fbs.Command) hal.Code {
+func (r *Replay) executeRingCommand(c *fbs.Command) {
 	p, ring := &r.rings[c.Index], &r.view.Rings[c.Index]
 	switch c.Opcode {
 	case gen.OpcodeReset:
@@ -40,15 +40,15 @@ func (r *Replay) executeRingCommand(c *fbs.Command) hal.Code {
 		p.value = p.position
 		p.position += c.Value
 	default:
-		return r.executeWith(c, p)
+		r.executeWith(c, p)
+		return
 	}
 	r.walk.Advance()
-	return hal.OK
 }
 
-// executeWith also executes the command after the last With, from scratch memory: the file and the
-// copy of the commands are read-only.
-func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) (code hal.Code) {
+// executeWith lets the walk continue with a changed copy of the command after the last With: the
+// file and the copy of the commands in the arena are read-only.
+func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) {
 	w, m := &r.walk, &r.moved
 	if gen.Place(c.Mode) == gen.PlaceOffset {
 		m.offset = p.value >> c.Amount
@@ -57,17 +57,14 @@ func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) (code hal.Code) {
 	}
 	w.Advance()
 	if w.Next.Opcode == gen.OpcodeWith {
-		return hal.OK
+		return
 	}
 	changed := &m.commands[0]
 	*changed, m.index = *w.Next, w.NextIndex(r.commands)
 	changed.Offset += uint32(m.offset)
 	changed.Value = (changed.Value + m.value) ^ m.flipped
 	m.offset, m.value, m.flipped = 0, 0, 0
-	if code = r.executeFrom(changed); code == hal.OK {
-		w.Next = &r.commands[m.index+1]
-	}
-	return code
+	w.Next, r.pollingCommand = changed, nil // a changed poll before this one was in the same place
 }
 
 // commandIndex returns the index in the image of a command that the walk has reached.

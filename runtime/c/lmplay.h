@@ -567,7 +567,8 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 /*
  * Begins a run with the arguments of lmplay_run, but executes nothing yet: lmplay_step executes the
  * run. The time limit counts from this call. An earlier run that has not ended is abandoned, all
- * rings are unset, and "safe" is not executed. To end such a run properly, call lmplay_stop and lmplay_step first.
+ * rings are unset, and "safe" is not executed. To end such a run properly, call lmplay_stop and
+ * lmplay_step first.
  * Returns LMPLAY_OK, LMPLAY_INPUT_MISSING, LMPLAY_RING_UNSET, LMPLAY_USAGE or LMPLAY_DISABLED.
  */
 enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns);

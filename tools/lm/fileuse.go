@@ -230,8 +230,9 @@ var fileUses = map[string]fileUse{
 	},
 	"upgrade": {args: []*fileRole{readsFile}, flags: map[string]*fileRole{"out": writesFile}},
 	"verify": {
-		args:  []*fileRole{readsFile},
-		flags: map[string]*fileRole{"key": readsFile, "board": noFile, "made-from": readsFile},
+		args: []*fileRole{readsFile},
+		flags: map[string]*fileRole{"key": readsFile, "board": noFile, "for": noFile,
+			"made-from": readsFile},
 	},
 	"version": {},
 }

@@ -49,6 +49,7 @@ type importFlags struct {
 	part, frame, stop        string
 	candidate                int
 	find, summary            bool
+	rings                    []string
 	incomplete, fixedHost    bool
 	omitManagement           bool
 	loadsHaveNoEffect        bool
@@ -183,6 +184,9 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 			"with --summary, only report the repetitions")
 	flags.IntVar(&f.candidate, "candidate", 0,
 		"with --find-frames: number of the listed repetition to use (default: the best)")
+	flags.StringArrayVar(&f.rings, "ring", nil,
+		"with --find-frames: PLACE=BEGIN..END, the addresses or values at which the ring begins and "+
+			"ends whose first use is at PLACE (repeat the flag for more rings)")
 	flags.StringSliceVar(&f.without, "without", nil,
 		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.reproducible, "reproducible", false,
@@ -468,6 +472,10 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	parseAll(&o.Inputs, f.inputs, importer.ParseTensor)
 	parseAll(&o.Outputs, f.outputs, importer.ParseTensor)
 	f.setParts(&o)
+	parseAll(&o.Rings, f.rings, importer.ParseRing)
+	if len(o.Rings) > 0 && !f.find {
+		failUsage("--find-frames is missing; --ring describes a ring that it finds")
+	}
 	f.readHostMemory(&o)
 	f.setDeadline(&o)
 	fail.As(hal.Usage, o.SetReached(f.reached))

@@ -316,6 +316,8 @@ func (s *session) runError(r runtime.Result) error {
 	case hal.InputMissing:
 		name := s.missingInput()
 		text += fmt.Sprintf(": input %s has no default data; use --input %s=FILE", name, name)
+	case hal.RingUnset:
+		text += ": name the sequence that resets the rings by --before"
 	}
 	switch {
 	case r.SafeRan:

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -135,4 +137,81 @@ func handCutListing(t *testing.T, record string, flags []string, first, last int
 		t.Fatalf("lm asm: %s\n%s", said, text)
 	}
 	return image
+}
+
+// TestAProgramWithRingsBecomesAFrameThatRepeats records a program whose queue wraps, and replays
+// 1,000 frames with random inputs.
+func TestAProgramWithRingsBecomesAFrameThatRepeats(t *testing.T) {
+	record, _ := recordRings(t, ringdevice.Usual, 8)
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
+		ringBoard)...)
+	if exit != 0 {
+		t.Fatalf("lm import: exit %d: %s%s", exit, out, said)
+	}
+	for _, ring := range []string{
+		"ring       bar0+0x10c0, addresses from 0x1000 to 0x1430, 0xc0 a repetition, from line " +
+			"175 on (starts again in line 809)\n",
+		"ring       bar0+0x2008, addresses from 0x2000 to 0x201c, 0x8 a repetition, from line 231 " +
+			"on (starts again in line 529)\n",
+		"ring       bar0+0x3070, addresses from 0x3000 to 0x3230, 0x70 a repetition, from line 269 " +
+			"on (starts again in line 845)\n",
+		"ring       bar0+0x20, values from 0x300 to 0x323, 0x7 a repetition, from line 243 on " +
+			"(starts again in line 675; bit 0x80000000 changes with each lap)\n",
+	} {
+		if !strings.Contains(out, ring) {
+			t.Errorf("the report lacks %q:\n%s", ring, out)
+		}
+	}
+	if exit, _, said := lm(t, "verify", "--loop", path); exit != 0 {
+		t.Errorf("lm verify --loop: exit %d, %s", exit, said)
+	}
+	computeFrames(t, path, 1000)
+	said, err, _ := replayRings(t, path, func(f *replayFlags) { f.checkFresh, f.loop = true, 20 })
+	if err != nil || !strings.Contains(said, "run 20 gave the results of a first run") {
+		t.Errorf("--check-fresh: %v, %q", err, said)
+	}
+}
+
+// computeFrames replays an image on a new ring device, each frame with random inputs, and compares
+// all outputs.
+func computeFrames(t *testing.T, path string, runs int) {
+	t.Helper()
+	defer closeImages()
+	_, view := openVerified(path)
+	mocked, device := ringdevice.New()
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, mocked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replay.Close()
+	if r := replay.Run(view.SequenceByName("init")); r.Code != hal.OK {
+		t.Fatalf("init: %+v: %s", r, mocked.Refusal())
+	}
+	before, frame := device.Computed, view.SequenceByName("frame")
+	in, out := view.TensorByName("in0"), view.TensorByName("out0")
+	random := rand.New(rand.NewPCG(9, 10))
+	for n := range runs {
+		var want []byte
+		data := replay.Input(in)
+		for at := 0; at < len(data); at += 4 {
+			word := random.Uint32()
+			binary.LittleEndian.PutUint32(data[at:], word)
+			want = binary.LittleEndian.AppendUint32(want, ringdevice.Output(word))
+		}
+		if r := replay.Run(frame); r.Code != hal.OK {
+			t.Fatalf("frame %d: %+v: %s", n, r, mocked.Refusal())
+		}
+		if !bytes.Equal(replay.Output(out), want) {
+			t.Fatalf("frame %d: output %x, want %x", n, replay.Output(out), want)
+		}
+	}
+	if device.Computed != before+runs {
+		t.Errorf("the device computed %d times in %d frames", device.Computed-before, runs)
+	}
+	for name, laps := range device.Laps() {
+		if laps < 3 {
+			t.Errorf("ring %s has %d laps", name, laps)
+		}
+	}
 }

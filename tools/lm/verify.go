@@ -60,7 +60,7 @@ func verifyCommand() *cobra.Command {
 	flags.StringVar(&v.board, "board", "",
 		"the board that the image must be for (default: the one in the image)")
 	flags.StringVar(&v.processor, "for", "",
-		"reject an image that needs what this processor lacks; the only one is "+for32Bits)
+		"the processor of the player in C; "+for32Bits+" rejects exact accesses of 8 bytes")
 	return c
 }
 
@@ -190,8 +190,8 @@ func check32Bits(path string, view *fbs.View) {
 		}
 	}
 	if n > 0 {
-		fail.With(hal.WrongDevice, "%s: a processor of 32 bits cannot make exact accesses of 8 bytes: "+
-			"%s, the first is %s; the hooks load and store of a port may make them", path,
+		fail.With(hal.WrongDevice, "%s: a processor of 32 bits cannot make exact accesses of "+
+			"8 bytes: %s, the first is %s; the hooks load and store of a port may make them", path,
 			english.Count(n, "command"), lmb.PlaceText(view, first))
 	}
 }

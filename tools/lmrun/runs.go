@@ -154,6 +154,10 @@ func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 			}
 		}
 		return code
+	case hal.RingUnset:
+		name := hal.TextOf(f.view.NameBytes(f.view.Sequences[sequence].Name))
+		return hal.JoinFault(code, "sequence ", name, " advances a ring; name the one that resets it by "+
+			"-before")
 	default:
 		text := report.AppendFailure(messageRoom[:0], f.view, &end.result, "")
 		return hal.NewFault(code, hal.TextOf(text))

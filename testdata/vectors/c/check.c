@@ -4,9 +4,9 @@
  *	check DIRECTORY FILE.vec...
  *
  * It prints a line for each vector that the player does not do, and the number of all vectors. Its
- * exit status is 1 if there was one. The images lie in read-only memory. With the environment variable STEPS=N, runs are made by
- * lmplay_step with a budget of N. With MAPPED=1, the player accesses windows as if they were mapped
- * memory, by the macros in config.h.
+ * exit status is 1 if there was one. The images lie in read-only memory. With the environment
+ * variable STEPS=N, runs are made by lmplay_step with a budget of N. With MAPPED=1, the player
+ * accesses windows as if they were mapped memory, by the macros in config.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

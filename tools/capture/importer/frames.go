@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"lightmetal/tools/capture/importer/runs"
 	"lightmetal/tools/capture/importer/traces"
@@ -37,6 +38,9 @@ type Candidate struct {
 	Varies  []Varying `json:"varies"`
 	Refused []string  `json:"refused"` // reasons why it cannot be a frame; empty: it can
 	Notes   []string  `json:"notes"`
+	Rings   []Ring    `json:"rings,omitempty"` // what moves from repetition to repetition
+
+	plan []ringUse
 
 	run              runs.Run
 	firstToken       int   // first token
@@ -132,6 +136,7 @@ func (f *Frames) Apply(o *Options) {
 	o.Outputs = slices.Concat(o.Outputs, p.Outputs)
 	o.Poll = slices.Concat(o.Poll, p.Poll)
 	o.DeadlineUs = cmp.Or(o.DeadlineUs, p.DeadlineUs)
+	o.moves = p.moves
 }
 
 const (
@@ -149,6 +154,17 @@ func (f *finder) choose(which int) (*Frames, error) {
 			}
 		}
 	}
+	if len(found.Candidates) == 0 && which == 0 {
+		if why := f.preferRings(found, 0); why != "" {
+			found.Why = why
+			return found, nil
+		}
+		if found.Chosen > 0 {
+			f.propose(found, &found.Candidates[0])
+			found.Found = true
+			return found, nil
+		}
+	}
 	if len(found.Candidates) == 0 {
 		found.Why = "the trace has no repetition: no part of it occurs twice in a row"
 		return found, nil
@@ -157,18 +173,42 @@ func (f *finder) choose(which int) (*Frames, error) {
 	if which == 0 {
 		found.Chosen = 1 + bestCandidate(found.Candidates)
 	}
+	why := f.preferRings(found, which)
 	if found.Chosen > len(found.Candidates) {
 		return nil, traces.UsageError("--candidate must be 1 to %d, "+
 			"the number of candidates that --find-frames found, not %d",
 			len(found.Candidates), which)
 	}
 	c := &found.Candidates[found.Chosen-1]
-	if found.Found = len(c.Refused) == 0; !found.Found {
-		found.Why = c.Refused[0]
+	if found.Found = len(c.Refused) == 0 && why == ""; !found.Found {
+		found.Why = cmp.Or(why, strings.Join(c.Refused[:min(1, len(c.Refused))], ""))
 		return found, nil
 	}
 	f.propose(found, c)
 	return found, nil
+}
+
+// preferRings adds the repetition with rings to the candidates, and chooses it if it covers more of
+// the trace than the chosen one, or if that one is no frame. The reason says why a repetition that
+// covers more is no frame.
+func (f *finder) preferRings(found *Frames, which int) (reason string) {
+	c, reason, lines := f.findRings()
+	least := 0
+	if found.Chosen > 0 && found.Chosen <= len(found.Candidates) {
+		if o := &found.Candidates[found.Chosen-1]; len(o.Refused) == 0 {
+			least = o.Lines[1] - o.Lines[0]
+		}
+	}
+	if c != nil {
+		found.Candidates = append(found.Candidates, *c)
+	}
+	switch {
+	case which != 0 || lines <= least:
+		return ""
+	case c != nil:
+		found.Chosen = len(found.Candidates)
+	}
+	return reason
 }
 
 // isNewPeriod reports whether a run differs from the listed candidates. A run that repeats the

@@ -30,7 +30,7 @@ func (f *finder) propose(found *Frames, c *Candidate) {
 		}
 		flag(v.Role, "%s=%s,%s,%d", v.Name, v.spec.placeText(), v.DType, v.Shape)
 	}
-	p.Poll = c.polls
+	p.Poll, p.moves = c.polls, c.plan
 	for _, r := range c.polls {
 		flag("poll", "%s0x%x-0x%x", r.Place.flagText(), r.First, r.Last)
 	}
@@ -79,7 +79,9 @@ func (f *Frames) String() string {
 		f.writeHint(&b)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "by hand    %s\n", strings.Join(f.Flags, " "))
+	if len(f.Candidates[f.Chosen-1].Rings) == 0 { // no flags make rings of what moves
+		fmt.Fprintf(&b, "by hand    %s\n", strings.Join(f.Flags, " "))
+	}
 	return b.String()
 }
 
@@ -129,6 +131,9 @@ func (c *Candidate) explain(b *strings.Builder) {
 		b.WriteString("stop       nothing follows the repetitions\n")
 	} else {
 		fmt.Fprintf(b, "stop       from line %d on\n", c.nextLine)
+	}
+	for i := range c.Rings {
+		fmt.Fprintf(b, "ring       %s\n", &c.Rings[i])
 	}
 	for i := range c.Varies {
 		if i == differencesMax {

@@ -112,11 +112,15 @@ type Options struct {
 	// Part is the part of the trace to import; the zero value imports all of it.
 	Part Part
 
+	// Rings that FindFrames may find, with their limits
+	Rings []RingSpec
+
 	// Frame and Stop cut the image into three sequences: "init" from the start to Frame, "frame"
 	// for Frame, "stop" for Stop. Other accesses are left out; inputs and outputs are those of
 	// "frame". With the zero values the image has one sequence, "main".
 	Frame, Stop Part
 
+	moves    []ringUse    // what rings change in the frame
 	repeated int          // number of traces of the same work with which this one was compared
 	varying  map[int]bool // lines of loads whose values another recording does not have
 
@@ -214,6 +218,9 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	report.addPass("", l.warnUnwritten())
 	report.Verdict = builder.verdictText()
 	image, err := l.buildImage(t, builder.sequences)
+	if err == nil && len(l.options.moves) > 0 {
+		err = l.addRings(image)
+	}
 	if err == nil {
 		image.Origin.Verdict = report.Verdict
 	}

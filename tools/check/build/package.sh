@@ -140,3 +140,29 @@ Priority: optional\n\
 Maintainer: lightmetal <maintainers@lightmetal.invalid>/" >"$1/DEBIAN/control"
 	chmod 644 "$1/DEBIAN/control" "$1/DEBIAN/md5sums"
 }
+
+# step_package installs the packages in a bare Debian, runs the service there, and removes them.
+step_package() {
+	local debian=$PWD/$cache/debian.tar status=0
+	[[ $EUID -eq 0 ]] || skip_step "needs root, to change the root directory"
+	ensure_installed mmdebstrap mmdebstrap || skip_or_fail_step "$missing is not here"
+	if [[ ! -e $debian ]]; then
+		mkdir -p "$cache"
+		with_progress "a bare Debian" download_debian "$debian" ||
+			skip_or_fail_step "no bare Debian; see $out/apt.log"
+	fi
+	cmd_deb "$(go env GOARCH)"
+	tools/ship/debian/trial.sh "$debian" "$out" "$PWD/$out/_package" || status=$?
+	rm -rf --one-file-system "$out/_package"
+	return $status
+}
+
+# download_debian FILE writes a minimal system of this Debian's release, with systemd.
+download_debian() {
+	local uri
+	uri=$(print_debian_uri) || return
+	mmdebstrap --variant=minbase --include=systemd \
+		--aptopt='APT::Install-Recommends "false"' --aptopt='APT::Sandbox::User "root"' \
+		"$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)" "$1.part.tar" "$uri" || return
+	mv "$1.part.tar" "$1"
+}

@@ -8,7 +8,7 @@ change_steps=(
 	"fmt vet lint gen kernels" unit "player race arm64 purego" "cross recipes reproducible" guest
 	bench
 )
-nightly_steps=(unit fuzz breaks guest trials coverage reproducible)
+nightly_steps=(unit fuzz breaks guest trials coverage package reproducible)
 
 # Names of steps, with details, for the summary.
 passed=() failed=() skips=()

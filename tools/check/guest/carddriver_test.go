@@ -67,14 +67,15 @@ type kernelDriverRig struct {
 func addOrderedModules(t *testing.T, m *machine, names ...string) {
 	t.Helper()
 	dir := fromEnv(t, "LM_GUEST_NEW_AMD64_MODULES")
-	for i, name := range names {
+	var order string
+	for _, name := range names {
 		name, options, _ := strings.Cut(name, " ")
 		m.addFile(t, "/modules/"+name+".ko", filepath.Join(dir, name+".ko"))
-		if names[i] = name + ".ko"; options != "" {
+		if order += name + ".ko\n"; options != "" {
 			m.files["/modules/"+name+".ko.options"] = []byte(options)
 		}
 	}
-	m.files["/modules/order"] = []byte(strings.Join(names, "\n"))
+	m.files["/modules/order"] = []byte(order)
 	m.addFile(t, "/bin/busybox", filepath.Join(dir, "busybox"))
 }
 
@@ -147,12 +148,13 @@ func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, t
 		qemu.Args = append(qemu.Args, "-trace", e)
 	}
 	var out bytes.Buffer
-	qemu.Stdout, qemu.Stderr = &out, &out
+	var to io.Writer = &out
 	if path := os.Getenv("LM_RIG_CONSOLE"); path != "" {
 		f, _ := os.Create(path)
 		defer f.Close()
-		qemu.Stdout = io.MultiWriter(f, &out)
+		to = io.MultiWriter(f, &out)
 	}
+	qemu.Stdout, qemu.Stderr = to, to
 	began := time.Now()
 	if err := qemu.Run(); err != nil {
 		t.Fatalf("qemu-system-x86_64: %v\n%s", err, out.String())
@@ -170,7 +172,8 @@ func pageCommands(t *testing.T) string {
 	if !found || !strings.HasPrefix(first, "CARD=") {
 		t.Fatal("KERNELDRIVER.md has no commands that begin with the address of the card")
 	}
-	return "KERNEL=/vmlinuz INITRD=/initramfs\n" + commands
+	return "KERNEL=/vmlinuz INITRD=/initramfs\n" +
+		strings.Replace(commands, "quiet", "quiet mitigations=off nokaslr", 1)
 }
 
 const nvmeWork = `
@@ -186,10 +189,14 @@ rmmod nvme
 `
 
 // nvmeReplay replays the recording up to the written sector, with new data. Driver and controller
-// both write the page of the shadow doorbells: lm import names the bytes, which are the driver's.
+// both write the page of the shadow doorbells: lm import names the bytes, which are the driver's. The
+// SMART log, which counts commands, is in the upper half of a page.
 const nvmeReplay = `
 set -- $(zcat card.record | grep -n '^HR [0-9a-f]* 4096 41414141' | head -1 | cut -c1-40 | tr : ' ')
-import() { lm import --part ..read --input $input,uint8,4096 $* card.record -o card.lmb; }
+import() {
+  lm import --part ..read --ignore bus:0xffffd800-0xffffdfff --input $input,uint8,4096 $* \
+    card.record -o card.lmb
+}
 input=x=bus:0x$3@$1
 import 2>errors || import $(sed -n 's/.*\(--as-data [^ ]*\).*/\1/p' errors)
 cat errors

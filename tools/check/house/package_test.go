@@ -92,8 +92,8 @@ func TestPackageHasWhatItsUnitStarts(t *testing.T) {
 	}
 	command := regexp.MustCompile(`(?m)^Exec\w+=[-@:+!]*(\S+)`)
 	started := command.FindAllStringSubmatch(string(text), -1)
-	if len(started) < 2 {
-		t.Errorf("the unit starts %v, want at least 2 commands", started)
+	if len(started) == 0 {
+		t.Error("the unit starts no program")
 	}
 	programs := []string{"/usr/bin/lmrun", "/usr/bin/lmrun-signed"} // beside lminit
 	for _, command := range started {

@@ -58,12 +58,12 @@ type Device struct {
 	reason                string
 }
 
-type ringPointer struct{ begin, end, at, lap uint32 }
+type ringPointer struct{ begin, end, at, lap, laps uint32 }
 
 // next returns the place of an entry, and advances.
 func (p *ringPointer) next(size uint32) uint32 {
 	if p.at+size > p.end {
-		p.at, p.lap = p.begin, p.lap^1
+		p.at, p.lap, p.laps = p.begin, p.lap^1, p.laps+1
 	}
 	at := p.at
 	p.at += size
@@ -106,6 +106,12 @@ func (d *Device) Store(at mock.Place, width uint8, value uint64) hal.Code {
 		d.results = d.ringAt(regResults)
 	}
 	return hal.OK
+}
+
+// Laps returns how often each ring has started again.
+func (d *Device) Laps() map[string]uint32 {
+	return map[string]uint32{"queue": d.queue.laps, "doorbells": d.bells.laps,
+		"results": d.results.laps}
 }
 
 // Reason implements mock.Explainer.

@@ -102,8 +102,8 @@ func replaceAfter(name string, with int, sentence string, by fbs.Command) defini
 var rings = []definition{
 	ringRuns("reset", "done", []string{sReset}, "init"),
 	ringRuns("wrap-in-a-frame", "done", []string{sRing, sWrap}, "init", "frame", "frame"),
-	ringRuns("eight-frames", "done", []string{sNumbers, sAdvance, sWith}, "init", "frame", "frame", "frame",
-		"frame", "frame", "frame", "frame", "frame"),
+	ringRuns("eight-frames", "done", []string{sNumbers, sAdvance, sWith}, "init", "frame",
+		"frame", "frame", "frame", "frame", "frame", "frame"),
 	ringRuns("entry-does-not-fit", "done", []string{sWrap, sLap}, "init", "fit", "fit", "fit"),
 	ringRuns("two-sequences-in-turn", "done", []string{sShared}, "init", "frame", "copies",
 		"frame", "copies", "frame", "copies"),
@@ -141,8 +141,8 @@ var rings = []definition{
 		"frame"), 3, 0),
 	interrupted(ringRuns("load-fails", "bus-fault command 31, safe done", []string{sNext}, "init",
 		"copies"), 10, 0),
-	interrupted(ringRuns("device-gone", "device-gone command 33, safe done", []string{sNext}, "init",
-		"copies"), 0, 24),
+	interrupted(ringRuns("device-gone", "device-gone command 33, safe done", []string{sNext},
+		"init", "copies"), 0, 24),
 	withAnswers(ringRuns("compare-fails", "compare-failed command 33, safe done", []string{sNext},
 		"init", "copies"), first(1, bar0, 0x138, 0), always(bar0, 0x138, 1)),
 

@@ -174,7 +174,7 @@ func TestLanguageReferenceHasTheCommandsOfTheTable(t *testing.T) {
 	}
 	_, text, _ := strings.Cut(string(page), "\n| command | means |\n|---|---|\n")
 	text, _, _ = strings.Cut(text, "\n\n")
-	example := strings.NewReplacer(".W", ".4", "ref", "regs+0x0", "bus(window)", "bus(regs)",
+	example := strings.NewReplacer("ring n", "q 1", "ring value", "q value", "ring", "q", ".W", ".4", "ref", "regs+0x0", "bus(window)", "bus(regs)",
 		"window", "l1", "tensor[first:end] <-", "d[0:4] <-", "tensor[first:end]", "a[0:4]",
 		"<- data", "<- hex 00112233", "== data", "== hex 00112233", "type", "float32",
 		"condition", "== 1", "<- value", "<- 1", " value", " 1", "mask m", "mask 1",
@@ -187,7 +187,7 @@ func TestLanguageReferenceHasTheCommandsOfTheTable(t *testing.T) {
 			word, _, _ := strings.Cut(form, " ")
 			word, _, _ = strings.Cut(word, ".")
 			onPage[word] = true
-			source := header + "main:\n  " + example.Replace(form) + "\nother:\n"
+			source := header + "ring q begin 0 end 64\nmain:\n  " + example.Replace(form) + "\nother:\n"
 			if _, err := Parse("page", []byte(source), nil); err != nil {
 				t.Errorf("%s: %v", form, err)
 			}
@@ -247,9 +247,15 @@ func TestParseSetsTheFieldsOfEveryCommand(t *testing.T) {
 		{"read.4 regs+0xc", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 1, Option: 1, Offset: 12}},
 		{"delay 1ms", c{Opcode: gen.OpcodeDelay, Amount: 1000}},
 		{"call other", c{Opcode: gen.OpcodeCall, Index: 1}},
+		{"reset p", c{Opcode: gen.OpcodeReset}},
+		{"advance q 1KiB", c{Opcode: gen.OpcodeAdvance, Index: 1, Value: 1024}},
+		{"with q offset shift 2", c{Opcode: gen.OpcodeWith, Mode: 2, Index: 1, Amount: 2}},
+		{"with q value parity 0x10 shift 63",
+			c{Opcode: gen.OpcodeWith, Mode: 1, Index: 1, Amount: 63, Mask: 16}},
 		{"end \"x\"", c{Opcode: lmb.OpcodeMark, Mode: 3}},
 	} {
-		image := mustParse(t, header+"main:\n  "+test.text+"\nother:\n")
+		image := mustParse(t, header+"ring p begin 4 end 8 first 6\nring q begin 0 end 1KiB\n"+
+			"main:\n  "+test.text+"\nother:\n")
 		if got := image.Sequences[0].Commands[0].Command; got != test.want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", test.text, got, test.want)
 		}

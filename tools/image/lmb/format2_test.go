@@ -187,6 +187,27 @@ func TestCapturesAreRejectedInFormat2(t *testing.T) {
 	}
 }
 
+// The text of the image is that of its notes, which new names would change.
+func TestTextOverOtherPartsIsRejectedInFormat2(t *testing.T) {
+	file := bytes.Clone(format2Files(t)["../../../testdata/format2/names.lmb"])
+	little := binary.LittleEndian
+	table := little.Uint32(file)
+	vtable := table - little.Uint32(file[table:])
+	const text = 7 // field of table Image
+	field := table + uint32(little.Uint16(file[vtable+4+2*text:]))
+	notes := bytes.Index(file, []byte("regsfirst part")) - 4
+	if notes < 0 {
+		t.Fatal("the notes have another text")
+	}
+	little.PutUint32(file[field:], uint32(notes)-field)
+	little.PutUint32(file[notes:], 40)
+	stampFormat2(file)
+	const want = "text: overlaps other parts of the image"
+	if _, _, err := lmb.DecodeFormat2(file); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // FuzzDecodeFormat2 gives any bytes, with valid checksums, to DecodeFormat2.
 func FuzzDecodeFormat2(f *testing.F) {
 	for _, file := range format2Files(f) {

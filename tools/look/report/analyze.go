@@ -148,11 +148,12 @@ func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 
 // analysis is the state of Analyze: the unfinished Report and the data for it.
 type analysis struct {
-	view     *fbs.View
-	image    *lmb.Image // without commands, for names
-	report   Report
-	opcodes  map[gen.Opcode]*Opcode // by lmb.CommandKind
-	mappings []mapping              // for each window: what it maps, in the sequence that is counted
+	view    *fbs.View
+	image   *lmb.Image // without commands, for names
+	report  Report
+	opcodes map[gen.Opcode]*Opcode // by lmb.CommandKind
+	// for each window: what it maps, in the sequence that is counted
+	mappings []mapping
 	spaces   map[spaceKey]*space
 	tiles    map[tileKey]Traffic
 	counted  []int    // sequences that are counted
@@ -162,7 +163,8 @@ type analysis struct {
 func newAnalysis(view *fbs.View) *analysis {
 	a := &analysis{
 		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{},
-		tiles: map[tileKey]Traffic{}, opcodes: map[gen.Opcode]*Opcode{}, mappings: make([]mapping, len(view.Windows)),
+		tiles: map[tileKey]Traffic{}, opcodes: map[gen.Opcode]*Opcode{},
+		mappings: make([]mapping, len(view.Windows)),
 	}
 	for i := range view.Devices {
 		t := &view.Devices[i]

@@ -145,28 +145,55 @@ func TestPageOfASequenceShowsItsLongestWait(t *testing.T) {
 }
 
 // TestTimeAxisEndsWithTheRun: the last number is the time of the run, and no number overlaps
-// another one, even in the narrowest picture, of 640 pixels.
+// another one, also behind a wait of nine tenths that is drawn shorter: in a picture of 640 pixels,
+// and on a phone, where page.css hides every second tick and late ones.
 func TestTimeAxisEndsWithTheRun(t *testing.T) {
-	const glyph = 6.7 / 640 * 100 // percent
-	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 1 << 40} {
-		d := timelineOf(&Profile{Timeline: [][]Slice{{{Ns: ns}}}})
-		room := 100 - glyph*float64(len(d.Total))
-		if d.Total != lmb.TimeText(ns) || len(d.Ticks) == 0 {
-			t.Errorf("%d ns: the timeline ends with %q and has %d ticks: %+v", ns, d.Total,
-				len(d.Ticks), d)
-		}
-		for i, tick := range d.Ticks {
-			if i > 0 && tick.Left < d.Ticks[i-1].Left+glyph*float64(len(d.Ticks[i-1].Text)) ||
-				tick.Left+glyph*float64(len(tick.Text)) > room {
-				t.Errorf("%d ns: tick %+v overlaps another number; the last number begins at %v",
-					ns, tick, room)
+	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 3_556_300, 1 << 40} {
+		for _, wait := range []Slice{{}, {Name: "poll", Start: ns / 20, Ns: ns - ns/10},
+			{Name: "poll", Start: ns / 12, Ns: ns - ns/10}} {
+			d := timelineOf(&Profile{Timeline: [][]Slice{{{Ns: ns}}, {}, {wait}}})
+			if d.Total != lmb.TimeText(ns) || len(d.Ticks) == 0 {
+				t.Errorf("%d ns: the timeline ends with %q and has %d ticks: %+v", ns, d.Total,
+					len(d.Ticks), d)
 			}
+			checkTicks(t, d, d.Ticks, 640)
+			var few []tick
+			for i, tick := range d.Ticks {
+				if i%2 == 0 && !tick.Late() {
+					few = append(few, tick)
+				}
+			}
+			checkTicks(t, d, few, 332)
 		}
 	}
 	page := pageOf(t, readImage(t, "edu.lmb"), 1)
 	if !bytes.Contains(page, []byte(`class="axis"`)) ||
 		bytes.Contains(page, []byte("op-mixed\" style")) {
 		t.Error("the page has no time axis, or a command without its colour")
+	}
+}
+
+// checkTicks compares the ends of ticks in a picture of some pixels with what is behind them.
+func checkTicks(t *testing.T, d *timelinePicture, ticks []tick, pixels float64) {
+	t.Helper()
+	percent := func(text string) float64 { return (6.7*float64(len(text)) + 3) / pixels * 100 }
+	if c := d.Cut; c != nil && c.Text != "" {
+		if end := c.Left + c.Width/2 + percent(c.Text)/2; end > 100-percent(d.Total) {
+			t.Errorf("%s in %v pixels: the time of the break ends at %v", d.Total, pixels, end)
+		}
+	}
+	for i, tick := range ticks {
+		limit := 100 - percent(d.Total)
+		if i+1 < len(ticks) {
+			limit = ticks[i+1].Left
+		}
+		if d.Cut != nil && tick.Left < d.Cut.Left {
+			limit = min(limit, d.Cut.Left)
+		}
+		if end := tick.Left + percent(tick.Text); end > limit {
+			t.Errorf("%s in %v pixels: tick %+v ends at %v, but another number begins at %v",
+				d.Total, pixels, tick, end, limit)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 	accessTipRanges  = 6  // ranges in the tooltip of a band
 
 	// In pixels.
-	bandLabelHeight  = 18 // above a band
+	bandLabelHeight  = 22 // above a band
 	rangeLabelHeight = 12
 	rangeGap         = 2 // between two ranges of a band
 )

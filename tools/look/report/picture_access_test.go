@@ -65,7 +65,7 @@ sub:
 // TestAccessCellShowsTheWait: a column of several commands shows a poll before what else it has.
 func TestAccessCellShowsTheWait(t *testing.T) {
 	_, got := accessCellsOf(t, assemble(t, edu+"main:\n"+strings.Repeat(
-		"  write.4 r+0x4 1\n  poll.4 r+0x4 & 0x1 == 0 within 10us\n", accessColumnsMax)))
+		"  poll.4 r+0x4 & 0x1 == 0 within 10us\n  write.4 r+0x4 1\n", accessColumnsMax)))
 	if len(got) != 1 || got["poll"] != accessColumnsMax {
 		t.Errorf("%v cells, want %d polls", got, accessColumnsMax)
 	}

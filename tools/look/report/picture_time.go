@@ -25,7 +25,7 @@ const (
 	cutPart  = 0.75
 	cutShare = 20
 
-	lastTick = 85 // percent; behind it is the total time
+	lastTick = 80 // percent; behind it is the total time
 )
 
 // timelinePicture shows a run: time passes from left to right, and nested calls and scopes are in
@@ -52,6 +52,9 @@ type tick struct {
 	Left float64 // percent
 	Text string
 }
+
+// Late reports whether the total time has no room beside the tick on a phone.
+func (t tick) Late() bool { return t.Left > 68 }
 
 // timelineDrawing draws the timeline of a profile. positionText returns the position of a command
 // in its sequence. link returns the address of a command in the listing.

@@ -72,6 +72,10 @@ int main(int argc, char **argv) {
 	struct vfio_iommu_type1_dma_unmap unmap = {sizeof unmap, 0, 0x20000, PAGE};
 	if (ioctl(card, FIONCLEX, &unmap))
 		return 3;
+	memory[2 * PAGE + 32] = 8;
+	unmap.iova = 0x30000;
+	if (ioctl(card, FIONCLEX, &unmap))
+		return 3;
 	bar[0] = 5;
 	close(asked[1]);
 	wait(0);

@@ -139,7 +139,7 @@ func (m *Mutator) ChangeCommand(view *fbs.View) {
 	}
 	switch m.IntN(16) {
 	case 0:
-		c.Opcode = gen.Opcode(n % 16)
+		c.Opcode = gen.Opcode(n % 18)
 	case 1:
 		c.Width = uint8(n % 10)
 	case 2:
@@ -212,7 +212,11 @@ func (m *Mutator) changeTiles(view *fbs.View, c *fbs.Command) {
 
 // changeTable changes a field of an element of a table.
 func (m *Mutator) changeTable(view *fbs.View) {
-	switch m.IntN(5) {
+	switch m.IntN(6) {
+	case 5:
+		if len(view.Rings) > 0 {
+			m.changeRing(&view.Rings[m.IntN(len(view.Rings))])
+		}
 	case 0:
 		m.changeDevice(&view.Devices[m.IntN(len(view.Devices))])
 	case 1:
@@ -285,6 +289,15 @@ func (m *Mutator) changeTensor(t *fbs.Tensor) {
 		t.Dtype = gen.DType(n % 14)
 	case 3:
 		t.DataOffset = n
+	}
+}
+
+func (m *Mutator) changeRing(r *fbs.Ring) {
+	fields := []*uint64{&r.Begin, &r.End, &r.First}
+	if n := m.number(); m.IntN(2) == 0 {
+		*fields[m.IntN(3)] = n
+	} else {
+		*fields[m.IntN(3)] ^= 1 << m.IntN(12)
 	}
 }
 

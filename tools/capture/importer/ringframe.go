@@ -1,0 +1,250 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/lmb"
+)
+
+// ringWriter makes the commands of the frame move.
+type ringWriter struct {
+	*program
+	image   *lmb.Image
+	shown   map[uint16]windowTarget
+	out     []lmb.Command
+	done    map[int]bool // uses
+	indexes map[*plannedRing]uint16
+	widths  map[uint16]uint64 // by ring: begin, first and all steps, ORed
+}
+
+// addRings adds the rings to the image: init ends with a reset of each, and the commands of the
+// frame move.
+func (p *program) addRings(image *lmb.Image) error {
+	w := ringWriter{program: p, image: image, shown: map[uint16]windowTarget{},
+		done: map[int]bool{}, indexes: map[*plannedRing]uint16{}, widths: map[uint16]uint64{}}
+	for i := range p.options.moves {
+		w.addRing(p.options.moves[i].ring)
+	}
+	w.addResets()
+	at := slices.IndexFunc(image.Sequences, func(s lmb.Sequence) bool {
+		return s.Name == segmentFrame.String()
+	})
+	for c := range image.Sequences[at].All() {
+		if err := w.move(*c); err != nil {
+			return err
+		}
+	}
+	for i := range p.options.moves {
+		if u := &p.options.moves[i]; !w.done[i] {
+			return traces.TraceError(u.ring.line, "the frame has no command for %s0x%x, which "+
+				"moves with a ring", u.space, u.address)
+		}
+	}
+	image.Sequences[at] = lmb.Sequence{Name: segmentFrame.String(), Commands: w.out}
+	return nil
+}
+
+func (w *ringWriter) addRing(r *plannedRing) {
+	if _, known := w.indexes[r]; known {
+		return
+	}
+	index := uint16(len(w.image.Rings))
+	w.indexes[r] = index
+	w.image.Rings = append(w.image.Rings, lmb.Ring{Name: fmt.Sprintf("ring%d", index),
+		End: r.end - r.begin, First: r.first - r.begin})
+	for _, n := range append(r.steps, r.first-r.begin) {
+		w.widths[index] |= n
+	}
+}
+
+// addResets appends the resets to the sequence init.
+func (w *ringWriter) addResets() {
+	var resets []lmb.Command
+	for i := range w.image.Rings {
+		resets = append(resets, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeReset,
+			Index: uint16(i)}})
+	}
+	init := lmb.Sequence{Name: segmentInit.String()}
+	if s := w.image.Sequences; s[0].Name == init.Name {
+		for c := range s[0].All() {
+			init.Commands = append(init.Commands, *c)
+		}
+		s[0] = init
+	} else {
+		w.image.Sequences = slices.Insert(w.image.Sequences, 0, init)
+	}
+	w.image.Sequences[0].Commands = append(w.image.Sequences[0].Commands, resets...)
+}
+
+// placeOfCommand returns the space and the address of a command, and the bytes that it accesses.
+func (w *ringWriter) placeOfCommand(c *lmb.Command) (space spaceKey, address, size uint64) {
+	e := lmb.EffectOf(&c.Command)
+	if size = e.Size; lmb.HasPayload(&c.Command) {
+		size = uint64(len(c.Data)) // Encode sets Amount
+	}
+	address = uint64(c.Offset)
+	if int(c.Window) >= len(w.windows) {
+		return space, address, 0
+	}
+	win := &w.windows[c.Window]
+	if win.Kind == gen.WindowKindTlb {
+		t := w.shown[c.Window]
+		return spaceOfRoute(&t.route), t.address + address, size
+	}
+	return spaceKey{kind: win.Kind, bar: win.bar}, win.base + address, size
+}
+
+// move appends a command of the frame, in parts if a ring moves only a part of it.
+func (w *ringWriter) move(c lmb.Command) error {
+	if c.Opcode == gen.OpcodePoint {
+		route, _ := boards.UnpackTileRoute(c.Mask)
+		w.shown[c.Window] = windowTarget{route: route, address: c.Value}
+	}
+	space, address, size := w.placeOfCommand(&c)
+	if c.Opcode == gen.OpcodePoint || size == 0 {
+		w.out = append(w.out, c)
+		return nil
+	}
+	for size > 0 {
+		use, next := w.useAt(space, address, size)
+		part := c
+		if next < size {
+			var ok bool
+			if part, ok = split(&c, next); !ok {
+				return traces.TraceError(0, "%s+0x%x of the frame is one command, of which a ring "+
+					"moves only a part", w.windows[c.Window].Name, c.Offset)
+			}
+		}
+		if err := w.emitMoved(part, use); err != nil {
+			return err
+		}
+		address, size = address+next, size-next
+	}
+	return nil
+}
+
+// useAt returns the index of the use that moves an address, or -1, and how many bytes have the
+// same.
+func (w *ringWriter) useAt(space spaceKey, address, size uint64) (use int, next uint64) {
+	use, next = -1, size
+	for i := range w.options.moves {
+		u := &w.options.moves[i]
+		switch {
+		case u.isValue || u.space != space:
+		case address >= u.address && address < u.address+u.size:
+			return i, min(size, u.address+u.size-address)
+		case u.address > address && u.address < address+size:
+			next = min(next, u.address-address)
+		}
+	}
+	return use, next
+}
+
+// split returns the first n bytes of a command, and leaves the rest in it.
+func split(c *lmb.Command, n uint64) (part lmb.Command, ok bool) {
+	part = *c
+	isCopy := isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeCopyOut, gen.OpcodeCompare)
+	if !isCopy && c.Opcode != gen.OpcodeFill || n%uint64(c.Width) != 0 {
+		return part, false
+	}
+	c.Offset += uint32(n)
+	switch {
+	case lmb.HasPayload(&c.Command):
+		part.Data, c.Data = c.Data[:n], c.Data[n:]
+	case c.Opcode == gen.OpcodeFill:
+		part.Amount, c.Amount = uint32(n), c.Amount-uint32(n)
+	default:
+		part.Amount, c.Amount = uint32(n), c.Amount-uint32(n)
+		c.Value += n
+	}
+	return part, true
+}
+
+func isKind(op gen.Opcode, list ...gen.Opcode) bool { return slices.Contains(list, op) }
+
+// emitMoved appends a command with what its rings need before it.
+func (w *ringWriter) emitMoved(c lmb.Command, use int) error {
+	space, address, _ := w.placeOfCommand(&c)
+	var before []lmb.Command
+	if v := w.valueUse(&c, space, address); v >= 0 {
+		u := &w.options.moves[v]
+		w.done[v] = true
+		w.advance(u)
+		before = append(before, w.with(u, gen.PlaceValue))
+		recorded := c.Value
+		c.Value = (recorded &^ u.parity) - u.position>>u.shift
+		if (recorded&u.parity != 0) != u.flipped {
+			c.Value |= u.parity
+		}
+		if u.parity != 0 && c.Opcode == gen.OpcodeExpect {
+			c.Mode = uint8(gen.ConditionEqual)
+		}
+	}
+	if use >= 0 {
+		u := &w.options.moves[use]
+		if !w.done[use] {
+			w.advance(u)
+		}
+		w.done[use] = true
+		before = append(before, w.with(u, gen.PlaceOffset))
+		if u.position > uint64(c.Offset) || uint64(c.Offset)-u.position+u.ring.end-u.ring.begin >
+			w.image.Windows[c.Window].Size {
+			return traces.TraceError(u.ring.line, "the ring at %s0x%x from %#x to %#x does not lie "+
+				"in one window", u.space, u.address, u.ring.begin, u.ring.end)
+		}
+		c.Offset -= uint32(u.position)
+		if c.Opcode != gen.OpcodeExpect && gen.Access(c.Mode) == gen.AccessBulk {
+			w.setExact(&c, u)
+		}
+	}
+	w.out = append(append(w.out, before...), c)
+	return nil
+}
+
+// setExact replaces a bulk copy, which a ring cannot move.
+func (w *ringWriter) setExact(c *lmb.Command, u *ringUse) {
+	size := uint64(c.Amount)
+	if lmb.HasPayload(&c.Command) {
+		size = uint64(len(c.Data))
+	}
+	all := w.widths[w.indexes[u.ring]] | uint64(c.Offset) | size |
+		w.image.Windows[c.Window].Offset | 8
+	c.Mode, c.Width = uint8(gen.AccessExact), uint8(all&-all)
+}
+
+func (w *ringWriter) advance(u *ringUse) {
+	if u.advance != 0 {
+		w.out = append(w.out, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeAdvance,
+			Index: w.indexes[u.ring], Value: u.advance}})
+	}
+}
+
+func (w *ringWriter) with(u *ringUse, place gen.Place) lmb.Command {
+	c := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWith, Index: w.indexes[u.ring],
+		Mode: uint8(place), Amount: u.shift}}
+	if place == gen.PlaceValue {
+		c.Mask = u.parity
+	}
+	return c
+}
+
+// valueUse returns the index of the next use that moves the value of a command, or -1.
+func (w *ringWriter) valueUse(c *lmb.Command, space spaceKey, address uint64) int {
+	isStore := isKind(c.Opcode, gen.OpcodeWrite)
+	if !isStore && (c.Opcode != gen.OpcodeExpect || c.Mask == 0) {
+		return -1
+	}
+	for i := range w.options.moves {
+		u := &w.options.moves[i]
+		if u.isValue && !w.done[i] && u.space == space && u.address == address &&
+			u.isStore == isStore && u.size == uint64(c.Width) {
+			return i
+		}
+	}
+	return -1
+}

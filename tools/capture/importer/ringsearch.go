@@ -1,0 +1,318 @@
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/capture/importer/runs"
+	"lightmetal/tools/capture/importer/traces"
+)
+
+// spaceKey identifies what addresses belong to: a BAR, or the tiles that a window shows.
+type spaceKey struct {
+	kind           gen.WindowKind
+	bar            uint8
+	x, y           uint8
+	xStart, yStart uint8
+	multicast      bool
+}
+
+// spaceOf returns the space of a step, and the address in it of the step's first byte.
+func (p *program) spaceOf(s *step) (space spaceKey, address uint64) {
+	if s.target >= 0 {
+		a := &p.targets[s.target]
+		return spaceOfRoute(&a.route), a.address + uint64(s.offset)
+	}
+	w := &p.windows[s.window]
+	return spaceKey{kind: w.Kind, bar: w.bar}, w.base + uint64(s.offset)
+}
+
+func (s spaceKey) String() string {
+	if s.kind == gen.WindowKindTlb {
+		return fmt.Sprintf("(%d,%d) ", s.x, s.y)
+	}
+	return fmt.Sprintf("BAR %d + ", s.bar)
+}
+
+// ringFinder looks for repetitions whose addresses and values move. Stores to one memory, or loads
+// from it, that follow each other are one chunk, wherever they begin and end.
+type ringFinder struct {
+	*finder
+	ids    []uint32
+	chunks []chunk
+	keys   map[chunkKey]uint32
+}
+
+// chunkKey is what the same chunks of two repetitions have in common.
+type chunkKey struct {
+	space   spaceKey
+	op      stepOp
+	width   uint8
+	memory  bool
+	address uint64 // of a register
+	mask    uint64 // of a poll
+	count   int
+}
+
+type chunk struct {
+	chunkKey
+	first, end int // steps
+}
+
+// element is one access.
+type element struct {
+	chunkKey
+	address uint64
+	value   uint64
+	line    int
+	chunk   int // number in the repetition
+}
+
+func (f *ringFinder) findChunks() {
+	f.keys = map[chunkKey]uint32{}
+	var open chunk
+	add := func() {
+		if open.count == 0 {
+			return
+		}
+		id, known := f.keys[open.chunkKey]
+		if !known {
+			id = uint32(len(f.keys))
+			f.keys[open.chunkKey] = id
+		}
+		f.ids, f.chunks = append(f.ids, id), append(f.chunks, open)
+	}
+	for i := range f.steps.count {
+		s := f.steps.at(i)
+		if !s.accessesDevice() {
+			continue
+		}
+		next := chunk{first: i, end: i + 1}
+		next.space, next.address = f.spaceOf(s)
+		next.op, next.width, next.memory = s.op, s.width, s.hasFlag(flagMemory)
+		next.count = int(s.elementCount())
+		if next.memory {
+			next.address = 0
+		}
+		if s.op == stepPoll {
+			next.mask, next.count = f.maskOf(s), 1
+		}
+		same, count := open.chunkKey, next.count
+		same.count = next.count
+		if open.count > 0 && s.op != stepPoll && next.memory && same == next.chunkKey {
+			open.count, open.end = open.count+count, i+1
+			continue
+		}
+		add()
+		open = next
+	}
+	add()
+}
+
+const (
+	ringTimesMin  = 3 // repetitions that show how something moves
+	ringRunsMax   = 8 // repetitions that are examined
+	ringAccessMax = 1 << 22
+)
+
+// findRings looks for the repetition with rings that covers most accesses, and returns how many
+// lines it has. The reason says why the best one is no frame; it is empty if nothing moves.
+func (f *finder) findRings() (c *Candidate, reason string, lines int) {
+	r := &ringFinder{finder: f}
+	r.findChunks()
+	list := runs.Find(r.ids)
+	slices.SortStableFunc(list, func(a, b runs.Run) int {
+		return cmp.Compare(r.accesses(b), r.accesses(a))
+	})
+	for _, run := range list[:min(len(list), ringRunsMax)] {
+		found, why := r.examineRun(run)
+		if found != nil || reason == "" && why != "" {
+			first, last := r.chunks[run.Start].first, r.chunks[run.End()-1].end-1
+			lines = int(r.steps.at(last).line - r.steps.at(first).line)
+		}
+		if found != nil && why == "" {
+			return found, "", lines
+		}
+		reason = cmp.Or(reason, why)
+	}
+	return nil, reason, lines
+}
+
+func (f *ringFinder) accesses(r runs.Run) (n int) {
+	for _, c := range f.chunks[r.Start:r.End()] {
+		n += c.count
+	}
+	return n
+}
+
+// examineRun makes a candidate of a run, if something in it moves as rings do, and it waits.
+func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
+	isStore := func(at int) bool { return f.chunks[at].op == stepStore }
+	start := -1
+	for at := r.Start; at < r.Start+r.Period && start < 0; at++ {
+		if isStore(at) && at > 0 && !isStore(at-1) {
+			start = at
+		}
+	}
+	polls := slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period], func(c chunk) bool {
+		return c.op == stepPoll
+	})
+	if start < 0 || !polls {
+		return nil, ""
+	}
+	times := (r.End() - start) / r.Period
+	if times < ringTimesMin || f.accesses(r) > ringAccessMax {
+		return nil, ""
+	}
+	turns := make([][]element, times)
+	for k := range turns {
+		turns[k] = f.elements(start+k*r.Period, r.Period)
+	}
+	p := ringPlan{finder: f, turns: turns, before: f.chunks[start].first}
+	moves, reason := p.find()
+	if !moves || reason != "" {
+		return nil, reason
+	}
+	c = &Candidate{Times: times, Accesses: len(turns[0]), Varies: p.varies, Notes: p.notes,
+		Refused: []string{}, Again: [][2]int{}, Rings: p.report(), plan: p.uses,
+		polls: p.polls}
+	for k := range turns {
+		c.Starts = append(c.Starts, turns[k][0].line)
+	}
+	last := turns[times-1]
+	c.Lines = [2]int{c.Starts[0], last[len(last)-1].line}
+	if end := start + times*r.Period; end < len(f.chunks) {
+		c.nextLine = f.elements(end, 1)[0].line
+	}
+	c.deadlineUs = f.longestWait()
+	return c, f.lineReason(c)
+}
+
+// lineReason says why a candidate cannot be cut out of the trace.
+func (f *ringFinder) lineReason(c *Candidate) string {
+	for i := range f.steps.count {
+		s := f.steps.at(i)
+		line := int(s.line)
+		if line < c.Lines[0] || line > c.Lines[1] {
+			continue
+		}
+		if s.op == stepHostStores || s.accessesDevice() &&
+			f.windows[s.window].Kind == gen.WindowKindHost {
+			return fmt.Sprintf("line %d: the repetition uses host memory, in which lm import "+
+				"finds no rings yet", line)
+		}
+	}
+	return ""
+}
+
+func spaceOfRoute(t *fbs.TileRoute) spaceKey {
+	return spaceKey{kind: gen.WindowKindTlb, x: t.X, y: t.Y, xStart: t.XStart, yStart: t.YStart,
+		multicast: t.Multicast}
+}
+
+// elements returns the accesses of some chunks.
+func (f *ringFinder) elements(first, count int) (list []element) {
+	for n := range count {
+		c := &f.chunks[first+n]
+		for i := c.first; i < c.end; i++ {
+			s := f.steps.at(i)
+			if !s.accessesDevice() {
+				continue
+			}
+			elements := s.elementCount()
+			if s.op == stepPoll {
+				elements = 1
+			}
+			_, address := f.spaceOf(s)
+			for k := range elements {
+				e := element{chunkKey: c.chunkKey, address: address + uint64(k)*uint64(s.width),
+					line: s.lineOf(k), chunk: n}
+				switch s.op {
+				case stepPoll:
+					e.value = s.value
+				case stepStore, stepLoad:
+					e.value = f.valueOf(s, k)
+				}
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+// storedNumber is a number that the program stored before the repetitions.
+type storedNumber struct {
+	space   spaceKey
+	address uint64
+	value   uint64
+	line    int
+}
+
+// numbersBefore returns the numbers that may be limits of rings.
+func (f *ringFinder) numbersBefore(step int) (list []storedNumber) {
+	const countMax = 64 // of a run: longer ones are programs or data
+	for i := range step {
+		s := f.steps.at(i)
+		if s.op != stepStore || s.width < 2 || s.elementCount() > countMax {
+			continue
+		}
+		space, address := f.spaceOf(s)
+		for k := range s.elementCount() {
+			list = append(list, storedNumber{space, address + uint64(k)*uint64(s.width),
+				f.valueOf(s, k), s.lineOf(k)})
+		}
+	}
+	return list
+}
+
+// Ring is a ring that FindFrames found.
+type Ring struct {
+	Place string `json:"place"` // of its first use, in the form that flags accept
+	Uses  string `json:"uses"`  // "addresses" or "values"
+	Line  int    `json:"line"`
+	Begin uint64 `json:"begin"`
+	End   uint64 `json:"end"`
+	Step  uint64 `json:"step"` // what a repetition takes
+	Why   string `json:"why"`  // what showed begin and end
+}
+
+func (r *Ring) String() string {
+	return fmt.Sprintf("%s, %s from %#x to %#x, %#x a repetition, from line %d on (%s)", r.Place,
+		r.Uses, r.Begin, r.End, r.Step, r.Line, r.Why)
+}
+
+// RingSpec is a ring that the user describes.
+type RingSpec struct {
+	Range             // of its first use
+	Begin, End uint64 // addresses, or values
+}
+
+// ParseRing parses PLACE=BEGIN..END.
+func ParseRing(spec string) (r RingSpec, err error) {
+	place, limits, ok := cutLast(spec, '=')
+	if ok {
+		if r.Range, err = ParseRange(place); err != nil {
+			return r, err
+		}
+		var n int
+		n, err = fmt.Sscanf(limits, "%v..%v", &r.Begin, &r.End)
+		ok = n == 2 && err == nil && r.Begin < r.End
+	}
+	if !ok {
+		return r, traces.UsageError("--ring %q: write PLACE=BEGIN..END, such as "+
+			"bar0+0x1000=0x1000..0x2000", spec)
+	}
+	return r, nil
+}
+
+func cutLast(text string, at byte) (before, after string, ok bool) {
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == at {
+			return text[:i], text[i+1:], true
+		}
+	}
+	return text, "", false
+}

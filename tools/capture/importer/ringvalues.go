@@ -1,0 +1,224 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/lmb"
+)
+
+// column returns the values of an element in each repetition.
+func (p *ringPlan) column(i int) (list []uint64) {
+	for _, turn := range p.turns {
+		list = append(list, turn[i].value)
+	}
+	return list
+}
+
+func (p *ringPlan) differs(i int) bool {
+	for _, turn := range p.turns {
+		if turn[i].value != p.turns[0][i].value {
+			return true
+		}
+	}
+	return false
+}
+
+// values explains the values that differ: as rings, as what the device echoes, or as data.
+func (p *ringPlan) values(blocks []block) (reason string) {
+	explained := make([]bool, len(p.turns[0]))
+	for i := range p.turns[0] {
+		if p.turns[0][i].op == stepPoll {
+			p.notePoll(i)
+		}
+		if !p.differs(i) {
+			explained[i] = true
+		}
+	}
+	for i := range explained {
+		e := &p.turns[0][i]
+		if !explained[i] && (e.op == stepPoll || !e.memory) {
+			if reason := p.valueRing(i, explained); reason != "" {
+				return reason
+			}
+		}
+	}
+	p.echoes(explained)
+	for i := range blocks {
+		if reason := p.data(&blocks[i], explained); reason != "" {
+			return reason
+		}
+	}
+	slices.SortStableFunc(p.varies, compareLines)
+	for i := range p.varies {
+		v := &p.varies[i]
+		short := map[string]string{"input": "in", "output": "out"}[v.Role]
+		v.Name = fmt.Sprintf("%s%d", short, p.names[short])
+		v.spec.Name = v.Name
+		p.names[short]++
+	}
+	return ""
+}
+
+func (p *ringPlan) notePoll(i int) {
+	e := &p.turns[0][i]
+	r := Range{p.placeOf(e), e.address, e.address + uint64(e.width) - 1}
+	if !slices.Contains(p.polls, r) {
+		p.polls = append(p.polls, r)
+	}
+}
+
+// valueRing finds the ring of all values at the place of element i that differ.
+func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
+	e := &p.turns[0][i]
+	var same []int
+	for k := i; k < len(explained); k++ {
+		o := &p.turns[0][k]
+		if o.space == e.space && o.address == e.address && o.op == e.op && !explained[k] {
+			same = append(same, k)
+		}
+	}
+	var points []ringPoint
+	var pointOf []int // by same
+	for n, k := range same {
+		column := p.column(k)
+		if n > 0 && slices.Equal(column, points[len(points)-1].values) {
+			pointOf = append(pointOf, len(points)-1) // used again before it moves
+			continue
+		}
+		pointOf = append(pointOf, len(points))
+		lines := make([]int, len(p.turns))
+		for t, turn := range p.turns {
+			lines[t] = turn[k].line
+		}
+		points = append(points, ringPoint{column, lines})
+	}
+	fit, reason := fitRing(points)
+	r := plannedRing{ringFit: fit, place: p.placeOf(e), address: e.address, line: e.line,
+		isValue: true}
+	if reason == "" {
+		reason = p.settle(&r, e)
+	}
+	if reason != "" {
+		return fmt.Sprintf("lines %d and %d, %s0x%x: the value differs from repetition to "+
+			"repetition: %s", points[0].lines[0], points[0].lines[1], e.space, e.address, reason)
+	}
+	p.rings = append(p.rings, r)
+	for n, k := range same {
+		o, point := &p.turns[0][k], pointOf[n]
+		u := ringUse{number: len(p.rings) - 1, isValue: true, isStore: o.op == stepStore,
+			space: o.space, address: o.address, size: uint64(o.width), parity: r.parity,
+			position: (o.value &^ r.parity) - r.begin, flipped: r.laps[point][0]%2 == 1}
+		if n == 0 || pointOf[n-1] != point {
+			u.advance = r.steps[point]
+		}
+		p.uses = append(p.uses, u)
+		explained[k] = true
+	}
+	return ""
+}
+
+// echoes finds numbers that the program stores and the device returns in the same repetition, such
+// as event numbers. They may stay what they were in the first one.
+func (p *ringPlan) echoes(explained []bool) {
+	for i := range explained {
+		if e := &p.turns[0][i]; explained[i] || e.op != stepStore || !isRising(p.column(i)) {
+			continue
+		}
+		for k := i + 1; k < len(explained); k++ {
+			if p.turns[0][k].op == stepLoad && !explained[k] && p.isEcho(i, k) {
+				explained[i], explained[k] = true, true
+				p.notes = append(p.notes, fmt.Sprintf("line %d: the device returns the number of "+
+					"line %d, so each run uses the first one", p.turns[0][k].line,
+					p.turns[0][i].line))
+			}
+		}
+	}
+}
+
+func isRising(list []uint64) bool {
+	step := list[1] - list[0]
+	for i := range list[1:] {
+		if list[i+1]-list[i] != step {
+			return false
+		}
+	}
+	return step != 0
+}
+
+// isEcho reports whether a load returns what element i stored, possibly shifted by bytes.
+func (p *ringPlan) isEcho(i, load int) bool {
+	for shift := 0; shift < 32; shift += 8 {
+		same := true
+		for _, turn := range p.turns {
+			moved := (turn[i].value - p.turns[0][i].value) << shift
+			same = same && turn[load].value-p.turns[0][load].value == moved
+		}
+		if same {
+			return true
+		}
+	}
+	return false
+}
+
+// data makes inputs or outputs of the parts of a block that differ and are not explained. A few
+// equal bytes between two parts are equal by chance.
+func (p *ringPlan) data(b *block, explained []bool) (reason string) {
+	width := uint64(p.turns[0][b.first].width)
+	gap := int(min(uint64(b.end-b.first)*width/16, 64) / width)
+	for i := b.first; i < b.end; i++ {
+		if explained[i] {
+			continue
+		}
+		last := i
+		for k := i + 1; k < b.end && k <= last+gap+1; k++ {
+			switch {
+			case !explained[k]:
+				last = k
+			case p.differs(k):
+				k = b.end
+			}
+		}
+		if reason := p.addData(i, last); reason != "" {
+			return reason
+		}
+		i = last
+	}
+	return ""
+}
+
+// addData makes an input or output of the elements from first to last.
+func (p *ringPlan) addData(first, last int) (reason string) {
+	e := &p.turns[0][first]
+	v := Varying{Role: "input", Place: strings.TrimSuffix(e.space.String(), " + "),
+		Address: e.address,
+		Size:    uint64(last+1-first) * uint64(e.width), Line: e.line}
+	switch e.op {
+	case stepLoad:
+		v.Role = "output"
+	case stepStore:
+	default:
+		return fmt.Sprintf("line %d, %s0x%x: differs from repetition to repetition", e.line,
+			e.space, e.address)
+	}
+	if first == last && isRising(p.column(first)) && e.op == stepStore {
+		return fmt.Sprintf("lines %d and %d, %s0x%x: the value counts: %#x, %#x ..., and the device "+
+			"returns it nowhere", e.line, p.turns[1][first].line, e.space, e.address, e.value,
+			p.turns[1][first].value)
+	}
+	var values [][]byte
+	for _, turn := range p.turns {
+		var data []byte
+		for i := first; i <= last; i++ {
+			data = append(data, traces.Bytes(turn[i].value, turn[i].width)...)
+		}
+		values = append(values, data)
+	}
+	v.spec = TensorSpec{Place: p.placeOf(e), Address: e.address}
+	v.setType(values, &piece{memory: e.memory, address: e.address, size: uint64(e.width)})
+	v.DType = lmb.DTypes[v.spec.DType]
+	p.varies = append(p.varies, v)
+	return ""
+}
