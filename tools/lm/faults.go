@@ -76,7 +76,8 @@ type byteRange struct {
 }
 
 func faultsCommand() *cobra.Command {
-	c := newCommand("faults FILE [IMAGE.lmb...]", argumentCount(1, math.MaxInt, "a file of lmrun -faults and any number of images"),
+	c := newCommand("faults FILE [IMAGE.lmb...]",
+		argumentCount(1, math.MaxInt, "a file of lmrun -faults and any number of images"),
 		func(args []string) {
 			list := readFaults(readFaultFile(args[0]))
 			if len(list.Faults) == 0 && len(list.Skipped) > 0 {

@@ -182,7 +182,7 @@ var fileUses = map[string]fileUse{
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "host": readsHost,
 			"from": noFile, "rule": noFile, "device": noFile, "region": noFile, "base": noFile,
 			"deadline": noFile, "poll": noFile, "ignore": noFile, "reached": noFile,
-			"rehearsal": readsFile, "again": readsFile, "omit": noFile, "as-data": noFile,
+			"rehearsal": readsFile, "again": readsFile, "omit": noFile, "as-data": noFile, "ring": noFile,
 			"wait": noFile, "carry": noFile,
 			"input":  noFile,
 			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},

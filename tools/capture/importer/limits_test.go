@@ -15,7 +15,8 @@ func TestNamesHaveALengthAndVisibleCharacters(t *testing.T) {
 	longest := strings.Repeat("x", fbs.NameMax)
 	for name, want := range map[string]string{
 		"": "is empty", longest: "", longest + "x": "longer than", "weights.0/é": "",
-		"a b": "blanks", "a,b": "commas", "a\tb": "control", "a\u200bb": "invisible", "\xff": "blanks",
+		"a b": "blanks", "a,b": "commas", "a\tb": "control", "a\u200bb": "invisible",
+		"\xff": "blanks",
 	} {
 		if got := nameReason(name); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("name %q: reason %q, want %q", name, got, want)
@@ -53,7 +54,8 @@ func TestDeviceReachesNoByteBeyondTheFileOfHostMemory(t *testing.T) {
 		i, offset, err := l.hostSpaceAt(7, c.bus, c.size)
 		if c.fits && (err != nil || i != 0 || offset != c.bus-0x1000) ||
 			!c.fits && (err == nil || !strings.Contains(err.Error(), "host memory given")) {
-			t.Errorf("%d bytes at %#x: memory %d + %#x, %v; fits: %v", c.size, c.bus, i, offset, err,
+			t.Errorf("%d bytes at %#x: memory %d + %#x, %v; fits: %v", c.size, c.bus, i, offset,
+				err,
 				c.fits)
 		}
 	}
@@ -73,7 +75,8 @@ func TestOnlyACutRecordingIsAcceptedAsIncomplete(t *testing.T) {
 		trace, list, err := traces.Read(strings.NewReader(c.text), source)
 		if len(list) != c.accesses || (err == nil) != (c.accesses > 0) ||
 			err == nil && len(trace.Warnings) != 1 ||
-			err != nil && (hal.CodeOf(err) == hal.Internal || record.Incomplete(err) && !c.isTruncated) {
+			err != nil && (hal.CodeOf(err) == hal.Internal ||
+				record.Incomplete(err) && !c.isTruncated) {
 			t.Errorf("%s: %d accesses, %v", what, len(list), err)
 		}
 		source.Incomplete = false
