@@ -103,7 +103,7 @@ var rings = []definition{
 	ringRuns("reset", "done", []string{sReset}, "init"),
 	ringRuns("wrap-in-a-frame", "done", []string{sRing, sWrap}, "init", "frame", "frame"),
 	ringRuns("eight-frames", "done", []string{sNumbers, sAdvance, sWith}, "init", "frame",
-		"frame", "frame", "frame", "frame", "frame", "frame"),
+		"frame", "frame", "frame", "frame", "frame", "frame", "frame"),
 	ringRuns("entry-does-not-fit", "done", []string{sWrap, sLap}, "init", "fit", "fit", "fit"),
 	ringRuns("two-sequences-in-turn", "done", []string{sShared}, "init", "frame", "copies",
 		"frame", "copies", "frame", "copies"),
