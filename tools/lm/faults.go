@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 	"os"
 	"slices"
@@ -48,8 +49,9 @@ type faultInfo struct {
 	// checksum of the image's envelope, and version of its signature
 	ImageChecksum string   `json:"image_checksum"`
 	ImageVersion  uint32   `json:"image_version"`
-	PCI           *pciInfo `json:"pci,omitempty"` // nil: the registers could not be read
-	AER           *aerInfo `json:"aer,omitempty"` // nil: the device has no such registers
+	Image         string   `json:"image,omitempty"` // the image of these that were given
+	PCI           *pciInfo `json:"pci,omitempty"`   // nil: the registers could not be read
+	AER           *aerInfo `json:"aer,omitempty"`   // nil: the device has no such registers
 
 	result runtime.Result
 }
@@ -74,18 +76,14 @@ type byteRange struct {
 }
 
 func faultsCommand() *cobra.Command {
-	c := newCommand("faults FILE [IMAGE.lmb]",
-		argumentCount(1, 2, "a file of lmrun -faults and at most one image"),
+	c := newCommand("faults FILE [IMAGE.lmb...]", argumentCount(1, math.MaxInt, "a file of lmrun -faults and any number of images"),
 		func(args []string) {
 			list := readFaults(readFaultFile(args[0]))
 			if len(list.Faults) == 0 && len(list.Skipped) > 0 {
 				fail.With(hal.BadImage,
 					"%s is not a file of lmrun -faults: the file has no complete entry", args[0])
 			}
-			if len(args) == 2 {
-				_, view := openVerified(args[1])
-				list.addCommands(args[1], view)
-			}
+			list.addImages(args[1:])
 			printResult(stdout, list)
 		})
 	defineJSONFlag(c, "print the entries as JSON")
@@ -182,27 +180,41 @@ func paddedText(data []byte) string {
 	return files.OneLine(string(bytes.TrimRight(data, "\x00")))
 }
 
-// addCommands replaces the reasons of failed commands of an image by texts with the names of
-// windows, which lmrun does not read. It fails if all entries are of other images.
-func (list *faultList) addCommands(path string, view *fbs.View) {
-	isOfEntry := len(list.Faults) == 0
+// addImages finds the images of the entries. It fails if all entries are of other images.
+func (list *faultList) addImages(paths []string) {
+	var candidates []string
+	for _, path := range paths {
+		_, view := openVerified(path)
+		list.addImage(path, view)
+		candidates = append(candidates, fmt.Sprintf("%s has the checksum %s", path, view.ID()))
+	}
 	var others []string
+	for i := range list.Faults {
+		if list.Faults[i].Image != "" {
+			return
+		}
+		others = append(others, list.Faults[i].ImageChecksum)
+	}
+	if len(candidates) > 0 && len(others) > 0 {
+		slices.Sort(others)
+		fail.With(hal.BadImage, "%s, but the entries are of the image %s; "+
+			"lm info prints the checksum of an image", strings.Join(candidates, ", "),
+			strings.Join(slices.Compact(others), ", "))
+	}
+}
+
+// addImage replaces the reasons of failed commands of an image by texts with the names of windows,
+// which lmrun does not read.
+func (list *faultList) addImage(path string, view *fbs.View) {
 	for i := range list.Faults {
 		f := &list.Faults[i]
 		if f.ImageChecksum != view.ID() {
-			others = append(others, f.ImageChecksum)
 			continue
 		}
-		isOfEntry = true
+		f.Image = path
 		if f.Command >= 0 && int(f.Command) < len(view.Commands) {
 			f.Reason = failureText(view, &f.result)
 		}
-	}
-	if !isOfEntry {
-		slices.Sort(others)
-		fail.With(hal.BadImage, "%s has the checksum %s, but the entries are of the image %s; "+
-			"lm info prints the checksum of an image", path, view.ID(),
-			strings.Join(slices.Compact(others), ", "))
 	}
 }
 
@@ -232,8 +244,12 @@ func (f *faultInfo) print(text *strings.Builder) {
 	if f.Reason != "" {
 		line("%s", f.Reason)
 	}
-	line("after %d runs of the image with checksum %s, version %d", f.Runs, f.ImageChecksum,
-		f.ImageVersion)
+	image := ""
+	if f.Image != "" {
+		image = ": " + f.Image
+	}
+	line("after %d runs of the image with checksum %s, version %d%s", f.Runs, f.ImageChecksum,
+		f.ImageVersion, image)
 	if f.Mask != 0 {
 		line("got %#x, wanted %#x, mask %#x", f.Got, f.Want, f.Mask)
 	}

@@ -95,6 +95,14 @@ func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
 		t.Errorf("lm faults with another image: exit status %d, stdout %s, stderr %s; want 65 "+
 			"and %q", exit, stdout, stderr, want)
 	}
+	// Of two images, it is the one that failed.
+	which := ", version 7: " + image + "\n"
+	if exit, stdout, stderr := lm(t, "faults", path, other, image); exit != 0 ||
+		!strings.HasPrefix(stdout, printed) || !strings.Contains(stdout, which) ||
+		strings.Contains(stdout, other) {
+		t.Errorf("lm faults with both images: exit status %d, stdout %s, stderr %s; want the "+
+			"entry of %s", exit, stdout, stderr, image)
+	}
 }
 
 func TestRecordedFailuresAsJSON(t *testing.T) {
@@ -186,7 +194,7 @@ func TestAnyBytesOfAnEntryArePrinted(t *testing.T) {
 			})...)
 		}
 		list := readFaults(data)
-		_ = fail.Try(func() { list.addCommands(image, view) }) // no entry may be of the image
+		_ = fail.Try(func() { list.addImage(image, view) }) // no entry may be of the image
 		if text := list.String(); len(list.Skipped) > 0 || strings.ContainsAny(text, "\x1b\r\x07") {
 			t.Fatalf("%d skipped ranges, want 0; printed as %q, want no control character; "+
 				"entries %+v", len(list.Skipped), text, list)

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
@@ -22,19 +24,36 @@ import (
 // memory.
 func openPlayback(spec string) *mock.Device {
 	path, board, named := strings.Cut(spec, ",")
-	data := readFile(path, dataMax)
-	if len(data) > 8 && string(data[4:8]) == fbs.FileIdentifier {
+	in, size, closeInput := openSeekable(path)
+	defer closeInput()
+	head := make([]byte, 9)
+	n, _ := io.ReadFull(in, head)
+	fail.Must(in.Seek(0, io.SeekStart))
+	if isImage(head[:n]) {
 		if named {
 			failUsage("playback:%s: an image has its own board; leave out the board's name", spec)
 		}
-		return playImage("playback:"+path, data)
+		return playImage("playback:"+path, fail.Must(io.ReadAll(in)))
 	}
 	var d namedBoard
 	var player *mock.Device
-	failAtPath("playback:"+spec, fail.Try(func() { d = recordedBoard(data, board) }))
-	failIf(hal.BadImage, "playback:"+spec, fail.Try(func() { player = playRecord(data, d.Board) }))
+	failAtPath("playback:"+spec, fail.Try(func() { d = recordedBoard(in, board) }))
+	fail.Must(in.Seek(0, io.SeekStart))
+	failIf(hal.BadImage, "playback:"+spec,
+		fail.Try(func() { player = playRecord(in, size, d.Board) }))
 	player.SetSubsystem(d.subsystem)
 	return player
+}
+
+// openSeekable opens a file, or reads it into memory if it can be read only once.
+func openSeekable(path string) (in io.ReadSeeker, size int, closeInput func()) {
+	status, err := os.Stat(inputPath(path))
+	if err == nil && status.Mode().IsRegular() {
+		file := openFile(path)
+		return file, int(status.Size()), func() { file.Close() }
+	}
+	data := readFile(path, dataMax)
+	return bytes.NewReader(data), len(data), func() {}
 }
 
 // A playback of an image stores at most one access for every bytesPerPlayedAccess bytes of the
@@ -109,11 +128,11 @@ func (d *pollRecorder) shortenedJournal() (out []mock.Access) {
 
 // recordedBoard returns the board of a recording: the one with this name, or, if name is empty, the
 // one that the recording itself describes.
-func recordedBoard(data []byte, name string) (d namedBoard) {
+func recordedBoard(in io.Reader, name string) (d namedBoard) {
 	if name != "" {
 		return boardNamed(name, nil)
 	}
-	image, err := boardfile.FromRecord(bytes.NewReader(data), "")
+	image, err := boardfile.FromRecord(in, "")
 	if known, ok := err.(*boardfile.Known); ok {
 		return namedBoard{Board: known.Board}
 	}
@@ -121,13 +140,15 @@ func recordedBoard(data []byte, name string) (d namedBoard) {
 	return namedBoard{Board: image.BoardOf(0)}
 }
 
-// playRecord returns a device that plays a recording.
-func playRecord(data []byte, board *boards.Board) *mock.Device {
+// playRecord returns a device that plays a recording of size bytes.
+func playRecord(in io.Reader, size int, board *boards.Board) *mock.Device {
+	// The accesses have no pointers: collecting garbage often costs little.
+	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	const large = 16 << 20 // bytes of a recording whose reading takes long enough to show progress
-	bar := newProgressBar("playback: bytes", len(data), large)
+	bar := newProgressBar("playback: bytes", size, large)
 	translator, player := mock.NewTranslatedPlayback(board)
 	var rejected error
-	trace, err := traces.Each(bytes.NewReader(data), traces.Source{From: traces.FromRecord,
+	trace, err := traces.Each(in, traces.Source{From: traces.FromRecord,
 		Board: board, Progress: func(read int64) { bar(int(read)) }}, func(a *traces.Access) {
 		if rejected == nil && a.Op != traces.OpMark {
 			rejected = translator.Add(mockAccess(a))

@@ -20,6 +20,7 @@ import (
 	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // replayFlags are the flags of lm replay as they are typed.
@@ -85,13 +86,7 @@ func replayCommand() *cobra.Command {
 	flags.Uint16Var(&window, "window", 0,
 		"number of the device's TLB window for the image's first tlb window "+
 			"(default: the number in the image, if free)")
-	flags.BoolVar(&f.checkGolden, "check-golden", false,
-		"compare every output with its golden data; runs after the first have the same inputs, so "+
-			"they would also pass with old results, see --check-fresh")
-	flags.BoolVar(&f.checkFresh, "check-fresh", false,
-		"with --loop N: give each run other random inputs, except those of --input, run the "+
-			"sequence of --before again, and the sequence once more with the inputs of run N; fail "+
-			"if an output of run N is another one then, or if none differs from that of run N-1")
+	f.defineChecks(flags)
 	flags.StringVar(&f.profile, "profile", "",
 		"time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
 	flags.BoolVar(&f.rehearseOnly, "rehearse", false,
@@ -101,6 +96,18 @@ func replayCommand() *cobra.Command {
 		"permit --rehearse on a real device, which then gets all stores behind a failed check")
 	defineJSONFlag(c, "print the result as JSON, also on failure")
 	return c
+}
+
+// defineChecks defines the flags that compare outputs.
+func (f *replayFlags) defineChecks(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.checkGolden, "check-golden", false,
+		"compare every output with its golden data; runs after the first have the same inputs, so "+
+			"they would also pass with old results, see --check-fresh")
+	flags.BoolVar(&f.checkFresh, "check-fresh", false,
+		"with --loop N: give each run other random inputs, except those of --input, run the "+
+			"sequence of --before again, and the sequence once more with the inputs of run N; "+
+			"fail if an output of run N is another one then, or if none differs from that "+
+			"of run N-1")
 }
 
 // outcome is the result of lm replay, which --json prints.

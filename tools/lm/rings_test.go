@@ -80,9 +80,9 @@ func TestAFrameThatCannotBeRepeatedIsRefused(t *testing.T) {
 		"--input", fmt.Sprintf("in=%#x,uint32,%d", entry, ringdevice.Words),
 		"--output", fmt.Sprintf("out=%#x,uint32,%d", result, ringdevice.Words)}, ringBoard)
 	exit, _, said := lm(t, append(flags, "--frame", fmt.Sprintf("%d..%d", first, last))...)
-	const want = "sequence frame cannot be repeated: command 7 of frame, poll.4 bar0+0x20 reached " +
-		"0x30e within 1s, waits in the first run only: the counter stays beyond this number, so " +
-		"each later run reads old results"
+	const want = "sequence frame cannot be repeated: command 7 of frame, poll.4 bar0+0x20 " +
+		"reached 0x30e within 1s, waits in the first run only: the counter stays beyond this " +
+		"number, so each later run reads old results"
 	if exit != 65 || !strings.Contains(said, want) {
 		t.Errorf("lm import of the frame: exit %d, %q, want 65 and %q", exit, said, want)
 	}
@@ -117,7 +117,8 @@ func TestAFrameThatCannotBeRepeatedIsRefused(t *testing.T) {
 func handCutListing(t *testing.T, record string, flags []string, first, last int) (image string) {
 	t.Helper()
 	var parts []string
-	for _, part := range []string{fmt.Sprintf("..%d", first-1), fmt.Sprintf("%d..%d", first, last)} {
+	for _, part := range []string{fmt.Sprintf("..%d", first-1),
+		fmt.Sprintf("%d..%d", first, last)} {
 		path := strings.TrimSuffix(record, ".record") + ".part.lmb"
 		args := append(slices.Clone(flags), "--part", part)
 		args[3] = path
@@ -152,10 +153,10 @@ func TestAProgramWithRingsBecomesAFrameThatRepeats(t *testing.T) {
 	for _, ring := range []string{
 		"ring       bar0+0x10c0, addresses from 0x1000 to 0x1430, 0xc0 a repetition, from line " +
 			"175 on (starts again in line 809)\n",
-		"ring       bar0+0x2008, addresses from 0x2000 to 0x201c, 0x8 a repetition, from line 231 " +
-			"on (starts again in line 529)\n",
-		"ring       bar0+0x3070, addresses from 0x3000 to 0x3230, 0x70 a repetition, from line 269 " +
-			"on (starts again in line 845)\n",
+		"ring       bar0+0x2008, addresses from 0x2000 to 0x201c, 0x8 a repetition, from line " +
+			"231 on (starts again in line 529)\n",
+		"ring       bar0+0x3070, addresses from 0x3000 to 0x3230, 0x70 a repetition, from line " +
+			"269 on (starts again in line 845)\n",
 		"ring       bar0+0x20, values from 0x300 to 0x323, 0x7 a repetition, from line 243 on " +
 			"(starts again in line 675; bit 0x80000000 changes with each lap)\n",
 	} {
@@ -213,5 +214,73 @@ func computeFrames(t *testing.T, path string, runs int) {
 		if laps < 3 {
 			t.Errorf("ring %s has %d laps", name, laps)
 		}
+	}
+}
+
+// TestRingsThatTheRecordingDoesNotShowAreRefused has recordings that are too short, and what --ring
+// adds.
+func TestRingsThatTheRecordingDoesNotShowAreRefused(t *testing.T) {
+	find := func(n int, flags ...string) (exit int, out, said, path string) {
+		record, _ := recordRings(t, ringdevice.Usual, n)
+		path = strings.TrimSuffix(record, ".record") + ".lmb"
+		exit, out, said = lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o",
+			path}, ringBoard, flags)...)
+		return exit, out, said, path
+	}
+	const missing = "lines 243 and 387, BAR 0 + 0x20: the value differs from repetition to " +
+		"repetition: they do not start again in the recording, so that the end is not known; " +
+		"record more repetitions, or add --ring bar0+0x20=BEGIN..END"
+	exit, out, said, path := find(4)
+	if exit != 65 || !strings.Contains(said, missing) {
+		t.Errorf("4 repetitions: exit %d, %q, want 65 and %q", exit, said, missing)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("an image was written")
+	}
+	exit, out, said, path = find(4, "--ring", "bar0+0x20=0x300..0x323")
+	const stored = "ring       bar0+0x10c0, addresses from 0x1000 to 0x1440, 0xc0 a repetition, " +
+		"from line 175 on (as the program stored in line 7)\n"
+	const given = "ring       bar0+0x20, values from 0x300 to 0x323, 0x7 a repetition, from line " +
+		"243 on (as --ring says; a bit that changes with each lap would not have shown)\n"
+	if exit != 0 || !strings.Contains(out, stored) || !strings.Contains(out, given) {
+		t.Errorf("with --ring: exit %d, %s%s, want %q and %q", exit, out, said, stored, given)
+	}
+	exit, _, said, _ = find(8, "--ring", "bar0+0x20=0x300..0x340")
+	const want = "a ring from 0x300 to 0x340, as --ring says, does not fit the recording"
+	if exit != 65 || !strings.Contains(said, want) {
+		t.Errorf("a wrong --ring: exit %d, %q, want 65 and %q", exit, said, want)
+	}
+	for _, flags := range [][]string{{"--ring", "bar0+0x20=5"}, {"--ring", "bar0+0x20=9..5"}} {
+		if exit, _, said, _ := find(3, flags...); exit != 64 || !strings.Contains(said,
+			"write PLACE=BEGIN..END, such as bar0+0x1000=0x1000..0x2000") {
+			t.Errorf("%v: exit %d, %q", flags, exit, said)
+		}
+	}
+	exit, _, said = lm(t, "import", "x.record", "--ring", "bar0+0x20=0x300..0x323")
+	if exit == 0 {
+		t.Errorf("--ring without --find-frames: %q", said)
+	}
+}
+
+// TestRingsWrapWhereTheDeviceWraps has other layouts: a queue that ends with an entry, and rings of
+// one size.
+func TestRingsWrapWhereTheDeviceWraps(t *testing.T) {
+	for _, l := range []ringdevice.Layout{
+		{Queue: 0x1000, QueueEnd: 0x1000 + 5*0xc0, Bells: 0x2000, BellsEnd: 0x2010,
+			Results: 0x3000, ResultsEnd: 0x3000 + 4*0x70},
+		{Queue: 0x1000, QueueEnd: 0x1000 + 3*0xc0 + 0x70, Bells: 0x2000, BellsEnd: 0x2014,
+			Results: 0x3000, ResultsEnd: 0x3000 + 3*0x70 + 0x60},
+		{Queue: 0x1100, QueueEnd: 0x1100 + 2*0xc0 + 0x60, Bells: 0x2004, BellsEnd: 0x2020,
+			Results: 0x3100, ResultsEnd: 0x3100 + 2*0x70},
+	} {
+		record, _ := recordRings(t, l, 12)
+		path := strings.TrimSuffix(record, ".record") + ".lmb"
+		exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o",
+			path}, ringBoard)...)
+		if exit != 0 {
+			t.Errorf("%v: lm import: exit %d: %s%s", l, exit, out, said)
+			continue
+		}
+		computeFrames(t, path, 200)
 	}
 }

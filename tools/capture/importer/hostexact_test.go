@@ -347,7 +347,8 @@ func TestAnyDeviceMayKeepItsBusAddresses(t *testing.T) {
 		t.Errorf("window %+v, want one at bus address 0x10000", w)
 	}
 	got := importedListing(t, text, o)
-	for _, want := range []string{"write.8 bar0+0x28 0x10000\n", "copy.8 host0+0x1000 <- hex 00100100 00000000 bulk\n",
+	for _, want := range []string{"write.8 bar0+0x28 0x10000\n",
+		"copy.8 host0+0x1000 <- hex 00100100 00000000 bulk\n",
 		"poll.4 host0+0x4 == 0x43434343"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the image lacks %q:\n%s", want, got)

@@ -82,3 +82,36 @@ func TestOnlyACutRecordingIsAcceptedAsIncomplete(t *testing.T) {
 		}
 	}
 }
+
+// TestStepBelongsToATensorFromItsLineOn: a tensor of 8 bytes at 0x100, from line 10.
+func TestStepBelongsToATensorFromItsLineOn(t *testing.T) {
+	none, first := make([]bool, 8), []bool{true, true, true, true, false, false, false, false}
+	byteOnly := []bool{true, false, false, false, false, false, false, false}
+	store := func(line, count uint32) step {
+		return step{op: stepStore, line: line, lineStride: 1, count: count, width: 4}
+	}
+	load := func(count uint32) step { return step{op: stepLoad, line: 10, count: count, width: 4} }
+	for what, c := range map[string]struct {
+		s               step
+		accessed, holds []bool
+		taken, all      bool
+	}{
+		"store at the line":            {store(10, 2), none, none, true, true},
+		"store before the line":        {store(8, 2), none, none, false, false},
+		"run across the line":          {store(9, 2), none, none, true, false},
+		"second store":                 {store(10, 1), first, first, false, false},
+		"run with a second store":      {store(10, 2), first, first, true, false},
+		"store without known accesses": {store(10, 1), nil, nil, true, true},
+		"load without known accesses":  {load(1), nil, nil, false, true},
+		"load of its data":             {load(1), first, first, true, true},
+		"load of other data":           {load(1), first, none, false, true},
+		"one load of both":             {load(1), first, byteOnly, true, true},
+		"loads of both":                {load(2), first, first, true, false},
+	} {
+		of := &tensor{size: 8, accessed: c.accessed, holds: c.holds}
+		of.Address, of.Line = 0x100, 10
+		if taken, all := of.ownsStep(&c.s, 0x100); taken != c.taken || all != c.all {
+			t.Errorf("%s: belongs %v, all of it %v; want %v, %v", what, taken, all, c.taken, c.all)
+		}
+	}
+}

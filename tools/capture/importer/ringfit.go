@@ -103,7 +103,12 @@ func (r *ringFit) fit(points []ringPoint) (reason string) {
 		r.begin = w.to
 		r.highest = min(r.highest, w.from+r.steps[i]+r.steps[(i+1)%count]-1)
 	}
-	for k := range times {
+	return r.limit(points, len(wraps))
+}
+
+// limit finds where the ring ends at least, after fit has found where it ends at most.
+func (r *ringFit) limit(points []ringPoint, wraps int) (reason string) {
+	for k := range points[0].values {
 		for i := range points {
 			if value := points[i].values[k] &^ r.parity; value >= r.begin {
 				r.lowest = max(r.lowest, value+r.steps[i])
@@ -116,7 +121,7 @@ func (r *ringFit) fit(points []ringPoint) (reason string) {
 	if r.lowest > r.highest {
 		return fmt.Sprintf("it starts again at %#x although the next entry would fit", r.begin)
 	}
-	if r.parity != 0 && len(wraps) < 2 && r.parity < 16*r.lowest {
+	if r.parity != 0 && wraps < 2 && r.parity < 16*r.lowest {
 		return "it starts again only once, too little to tell a bit of laps from a number"
 	}
 	r.end = r.lowest

@@ -194,8 +194,8 @@ func (w *ringWriter) emitMoved(c lmb.Command, use int) error {
 		before = append(before, w.with(u, gen.PlaceOffset))
 		if u.position > uint64(c.Offset) || uint64(c.Offset)-u.position+u.ring.end-u.ring.begin >
 			w.image.Windows[c.Window].Size {
-			return traces.TraceError(u.ring.line, "the ring at %s0x%x from %#x to %#x does not lie "+
-				"in one window", u.space, u.address, u.ring.begin, u.ring.end)
+			return traces.TraceError(u.ring.line, "the ring at %s0x%x from %#x to %#x does not "+
+				"lie in one window", u.space, u.address, u.ring.begin, u.ring.end)
 		}
 		c.Offset -= uint32(u.position)
 		if c.Opcode != gen.OpcodeExpect && gen.Access(c.Mode) == gen.AccessBulk {

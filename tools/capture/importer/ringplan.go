@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
@@ -61,10 +62,16 @@ type block struct {
 func (p *ringPlan) find() (moves bool, reason string) {
 	p.numbers, p.names = p.finder.numbersBefore(p.before), map[string]int{}
 	blocks := p.blocks()
-	groups := p.groups(blocks)
-	if groups == 0 {
+	count := 0
+	for i := range blocks {
+		if blocks[i].moves {
+			count++
+		}
+	}
+	if count == 0 || count > blocksMax {
 		return false, ""
 	}
+	groups := p.groups(blocks)
 	for g := range groups {
 		if reason := p.addressRing(blocks, g); reason != "" {
 			return true, reason
@@ -73,9 +80,9 @@ func (p *ringPlan) find() (moves bool, reason string) {
 	if reason := p.values(blocks); reason != "" {
 		return true, reason
 	}
-	if len(p.rings) > fbsRingsMax {
+	if len(p.rings) > fbs.RingsMax {
 		return true, fmt.Sprintf("%d rings move, but an image has at most %d", len(p.rings),
-			fbsRingsMax)
+			fbs.RingsMax)
 	}
 	p.sortUses()
 	return true, ""
@@ -132,9 +139,7 @@ func (p *ringPlan) groups(blocks []block) (count int) {
 				list = append(list, r)
 			}
 			o := &list[at]
-			if changed = changed || b.group != at; b.group != at {
-				b.group = at
-			}
+			changed, b.group = changed || b.group != at, at
 			o.low, o.high = min(o.low, r.low), max(o.high, r.high)
 		}
 	}
@@ -178,8 +183,9 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		reason = p.settle(&r, first)
 	}
 	if reason != "" {
-		return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to repetition: "+
-			"%s", points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
+		return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to "+
+			"repetition: %s", points[0].lines[0], points[0].lines[1], first.space,
+			first.address, reason)
 	}
 	p.rings = append(p.rings, r)
 	for n, list := range entries {
@@ -232,7 +238,7 @@ func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
 	if r.isCertain() {
 		return ""
 	}
-	if begin, end, line := p.storedLimits(r); line > 0 {
+	if begin, end, line := p.storedLimits(r, first); line > 0 {
 		return p.setLimits(r, begin, end, fmt.Sprintf("as the program stored in line %d", line))
 	}
 	where := fmt.Sprintf("--ring %s0x%x=BEGIN..END", r.place.flagText(), r.address)
@@ -240,15 +246,19 @@ func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
 		return "they do not start again in the recording, so that the end is not known; record " +
 			"more repetitions, or add " + where
 	}
-	return fmt.Sprintf("the end lies between %#x and %#x, which matters in a later lap; record more "+
-		"repetitions, or add %s", r.lowest, r.highest, where)
+	return fmt.Sprintf("the end lies between %#x and %#x, which matters in a later lap; record "+
+		"more repetitions, or add %s", r.lowest, r.highest, where)
 }
 
 func (p *ringPlan) setLimits(r *plannedRing, begin, end uint64, how string) (reason string) {
 	if begin > r.begin || r.hasWrap && begin != r.begin || end < r.lowest || end > r.highest {
-		return fmt.Sprintf("a ring from %#x to %#x, %s, does not fit the recording", begin, end, how)
+		return fmt.Sprintf("a ring from %#x to %#x, %s, does not fit the recording", begin, end,
+			how)
 	}
 	r.begin, r.end = begin, end
+	if r.isValue && !r.hasWrap {
+		how += "; a bit that changes with each lap would not have shown"
+	}
 	if r.how != "" {
 		how = r.how + ", ends " + how
 	}
@@ -256,35 +266,38 @@ func (p *ringPlan) setLimits(r *plannedRing, begin, end uint64, how string) (rea
 	return ""
 }
 
-// storedLimits looks for a begin and an end, or a size, that the program stored side by side. It
-// returns the line of the end, or 0.
-func (p *ringPlan) storedLimits(r *plannedRing) (begin, end uint64, line int) {
+// storedLimits looks for a begin and an end, or a size, that the program stored side by side. A
+// begin that no wrap shows must be an address that the program accessed. It returns the line of the
+// end, or 0.
+func (p *ringPlan) storedLimits(r *plannedRing, first *element) (begin, end uint64, line int) {
 	for i := range p.numbers {
 		a := &p.numbers[i]
-		if a.value > r.begin || r.hasWrap && a.value != r.begin {
+		if r.hasWrap && a.value != r.begin || !r.hasWrap && (r.isValue || a.value > r.begin) {
 			continue
 		}
-		for k := max(0, i-2); k < min(len(p.numbers), i+3); k++ {
-			b := &p.numbers[k]
-			apart := max(a.address, b.address) - min(a.address, b.address)
-			if k == i || b.space != a.space || apart > 8 {
-				continue
-			}
-			for _, e := range []uint64{b.value, a.value + b.value} {
-				if e < r.lowest || e > r.highest || e <= a.value || e-a.value > 1<<32 {
-					continue
-				}
-				if line > 0 && (begin != a.value || end != e) {
-					return 0, 0, 0 // two answers are none
-				}
-				begin, end, line = a.value, e, b.line
-			}
+		if i+1 == len(p.numbers) {
+			break
 		}
+		b := &p.numbers[i+1]
+		e := b.value
+		if e <= a.value {
+			e += a.value // a size
+		}
+		if b.space != a.space || b.address != a.address+uint64(a.width) || e < r.lowest ||
+			e > r.highest || e-a.value > fbs.WindowSizeMax ||
+			!r.hasWrap && !p.finder.isAccessed(p.before, first, a.value) {
+			continue
+		}
+		if line > 0 && (begin != a.value || end != e) {
+			return 0, 0, 0 // two answers are none
+		}
+		begin, end, line = a.value, e, b.line
 	}
 	return begin, end, line
 }
 
-const fbsRingsMax = 32
+// blocksMax limits the blocks of a repetition: more are a walk through memory.
+const blocksMax = 1 << 10
 
 func (p *ringPlan) report() (list []Ring) {
 	for i := range p.rings {

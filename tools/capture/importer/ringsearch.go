@@ -115,13 +115,17 @@ func (f *ringFinder) findChunks() {
 const (
 	ringTimesMin  = 3 // repetitions that show how something moves
 	ringRunsMax   = 8 // repetitions that are examined
-	ringAccessMax = 1 << 22
+	ringAccessMax = 1 << 20
+	ringStepsMax  = 1 << 20 // larger traces are not searched
 )
 
 // findRings looks for the repetition with rings that covers most accesses, and returns how many
 // lines it has. The reason says why the best one is no frame; it is empty if nothing moves.
 func (f *finder) findRings() (c *Candidate, reason string, lines int) {
 	r := &ringFinder{finder: f}
+	if f.steps.count > ringStepsMax {
+		return nil, "", 0
+	}
 	r.findChunks()
 	list := runs.Find(r.ids)
 	slices.SortStableFunc(list, func(a, b runs.Run) int {
@@ -248,7 +252,23 @@ type storedNumber struct {
 	space   spaceKey
 	address uint64
 	value   uint64
+	width   uint8
 	line    int
+}
+
+// isAccessed reports whether an access before a step begins at an address, of the kind of e.
+func (f *ringFinder) isAccessed(before int, e *element, address uint64) bool {
+	for i := range before {
+		s := f.steps.at(i)
+		if !s.accessesDevice() {
+			continue
+		}
+		at, first := f.spaceOf(s)
+		if at == e.space && first == address && s.hasFlag(flagMemory) == e.memory {
+			return true
+		}
+	}
+	return false
 }
 
 // numbersBefore returns the numbers that may be limits of rings.
@@ -262,7 +282,7 @@ func (f *ringFinder) numbersBefore(step int) (list []storedNumber) {
 		space, address := f.spaceOf(s)
 		for k := range s.elementCount() {
 			list = append(list, storedNumber{space, address + uint64(k)*uint64(s.width),
-				f.valueOf(s, k), s.lineOf(k)})
+				f.valueOf(s, k), s.width, s.lineOf(k)})
 		}
 	}
 	return list

@@ -123,10 +123,14 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 // echoes finds numbers that the program stores and the device returns in the same repetition, such
 // as event numbers. They may stay what they were in the first one.
 func (p *ringPlan) echoes(explained []bool) {
+	const numbersMax = 1 << 10
+	rising := 0
 	for i := range explained {
-		if e := &p.turns[0][i]; explained[i] || e.op != stepStore || !isRising(p.column(i)) {
+		e := &p.turns[0][i]
+		if explained[i] || e.op != stepStore || rising == numbersMax || !isRising(p.column(i)) {
 			continue
 		}
+		rising++
 		for k := i + 1; k < len(explained); k++ {
 			if p.turns[0][k].op == stepLoad && !explained[k] && p.isEcho(i, k) {
 				explained[i], explained[k] = true, true
@@ -204,9 +208,9 @@ func (p *ringPlan) addData(first, last int) (reason string) {
 			e.space, e.address)
 	}
 	if first == last && isRising(p.column(first)) && e.op == stepStore {
-		return fmt.Sprintf("lines %d and %d, %s0x%x: the value counts: %#x, %#x ..., and the device "+
-			"returns it nowhere", e.line, p.turns[1][first].line, e.space, e.address, e.value,
-			p.turns[1][first].value)
+		return fmt.Sprintf("lines %d and %d, %s0x%x: the value counts: %#x, %#x ..., and the "+
+			"device returns it nowhere", e.line, p.turns[1][first].line, e.space, e.address,
+			e.value, p.turns[1][first].value)
 	}
 	var values [][]byte
 	for _, turn := range p.turns {

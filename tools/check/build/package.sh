@@ -143,16 +143,16 @@ Maintainer: lightmetal <maintainers@lightmetal.invalid>/" >"$1/DEBIAN/control"
 
 # step_package installs the packages in a bare Debian, runs the service there, and removes them.
 step_package() {
-	local debian=$PWD/$cache/debian.tar status=0
+	local tar=$PWD/$cache/debian.tar status=0
 	[[ $EUID -eq 0 ]] || skip_step "needs root, to change the root directory"
 	ensure_installed mmdebstrap mmdebstrap || skip_or_fail_step "$missing is not here"
-	if [[ ! -e $debian ]]; then
+	if [[ ! -e $tar ]]; then
 		mkdir -p "$cache"
-		with_progress "a bare Debian" download_debian "$debian" ||
+		with_progress "a bare Debian" download_debian "$tar" ||
 			skip_or_fail_step "no bare Debian; see $out/apt.log"
 	fi
 	cmd_deb "$(go env GOARCH)"
-	tools/ship/debian/trial.sh "$debian" "$out" "$PWD/$out/_package" || status=$?
+	tools/ship/debian/trial.sh "$tar" "$out" "$PWD/$out/_package" || status=$?
 	rm -rf --one-file-system "$out/_package"
 	return $status
 }

@@ -147,6 +147,17 @@ func TestPackagesHaveWhatPagesName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	row := regexp.MustCompile("(?m)^\\| `(lightmetal[a-z-]*)` \\| (.*)$")
+	word := regexp.MustCompile("`(lm[a-z-]*|lightmetal-place|[\\w-]+\\.(?:[ach]|service))`")
+	for _, r := range row.FindAllStringSubmatch(string(text), -1) {
+		for _, named := range word.FindAllStringSubmatch(r[2], -1) {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(owner)), func(file string) bool {
+				return path.Base(file) == named[1] && owner[file] == r[1]
+			}) {
+				t.Errorf("tools/lm/README.md: %s does not have %s", r[1], named[1])
+			}
+		}
+	}
 	for file, name := range owner {
 		base := path.Base(file)
 		row := regexp.MustCompile("(?m)^\\| `" + name + "` .*`" + regexp.QuoteMeta(base) + "`")

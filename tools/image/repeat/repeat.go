@@ -387,8 +387,8 @@ func (c *checker) add(e *lmb.Effect, p place) {
 		listing.CommandText(lmb.Header(c.view), &command) + ","}
 	switch memory := c.isMemory(p, e.Size); {
 	case gen.Condition(e.Command.Mode) == gen.ConditionReached:
-		poll.Reason = "waits in the first run only: the counter stays beyond this number, so each " +
-			"later run reads old results"
+		poll.Reason = "waits in the first run only: the counter stays beyond this number, so " +
+			"each later run reads old results"
 	case memory:
 		poll.Reason = "waits in the first run only: the run before leaves this value in memory, " +
 			"and the sequence stores no other one before it starts the device, so each later run " +

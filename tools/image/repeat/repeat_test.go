@@ -176,8 +176,8 @@ func TestErrorsAndWarningsNameTheCommand(t *testing.T) {
 	if err := repeat.Error(polls); err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	const warning = "command 1 of frame, poll.4 r+0x8 == 0x1 within 1s, waits in a later run only " +
-		"if the device changes this register when it starts"
+	const warning = "command 1 of frame, poll.4 r+0x8 == 0x1 within 1s, waits in a later run " +
+		"only if the device changes this register when it starts"
 	if list := repeat.Warning(polls); strings.Join(list, "\n") != warning {
 		t.Errorf("got  %q\nwant %s", list, warning)
 	}
