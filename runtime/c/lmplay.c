@@ -1460,10 +1460,11 @@ static const struct opcode_form opcode_forms[OPCODE_COUNT] = {
 
 /* Sets of the opcodes of the commands whose value or offset a With may change: bit n for opcode
    n. */
+#define OPCODE_BIT(opcode) ((uint32_t)1 << (opcode))
 #define MOVED_VALUES \
-	((1u << OP_WRITE) | (1u << OP_RELOCATE) | (1u << OP_FILL) | (1u << OP_EXPECT))
+	(OPCODE_BIT(OP_WRITE) | OPCODE_BIT(OP_RELOCATE) | OPCODE_BIT(OP_FILL) | OPCODE_BIT(OP_EXPECT))
 #define MOVED_OFFSETS \
-	(MOVED_VALUES | (1u << OP_COPY_IN) | (1u << OP_COPY_OUT) | (1u << OP_COMPARE))
+	(MOVED_VALUES | OPCODE_BIT(OP_COPY_IN) | OPCODE_BIT(OP_COPY_OUT) | OPCODE_BIT(OP_COMPARE))
 
 /* Flags in the two highest bits of each element of checker.times. The other bits are the longest
    time of the sequence in us, without the sequences that it calls: less than 2^58. */
@@ -1902,7 +1903,7 @@ static const char *check_with(struct checker *k, uint32_t at) {
 	bool is_offset = c->mode == PLACE_OFFSET;
 	uint32_t opcodes = is_offset ? MOVED_OFFSETS : MOVED_VALUES;
 	uint64_t largest = (ring_at(k->image, c->index)->end - k->rings[c->index].step) >> c->amount;
-	uint64_t limit = UINT32_MAX; /* of the number that moves */
+	uint64_t limit = 0xffffffffu; /* of the number that moves */
 	uint64_t bits = 0;           /* that may change with each lap */
 	struct command moved;
 	const char *problem;
