@@ -27,7 +27,8 @@ source tools/check/build/fetch.sh    # kernels, QEMU and programs for guests, fr
 source tools/check/build/programs.sh # the programs and the C archive that a target gets
 source tools/check/build/guest.sh    # arm64 guests under QEMU
 source tools/check/build/bare.sh     # a firmware without an operating system, under QEMU
-source tools/check/build/deliver.sh  # boot images, installation, Debian package, SBOM
+source tools/check/build/deliver.sh  # boot images, installation, SBOM
+source tools/check/build/package.sh  # Debian packages
 source tools/check/build/generate.sh # generated code, and kernels of accelerators
 source tools/check/build/measure.sh  # sizes, statements, speed
 source tools/check/build/fuzz.sh     # fuzzing and simulation
@@ -47,7 +48,7 @@ usage: ./build.sh COMMAND
                             cross reproducible recipes guest bench
   test quick              gofmt, vet and short tests, in minutes
   test nightly            what takes hours: the steps unit fuzz breaks guest trials coverage
-                            reproducible, at length
+                            package reproducible, at length
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes;
                             and of programs by clang and rustc, where they are installed;
                             mmiotrace in an amd64 guest; with LM_TTKMD=FILE.ko and
@@ -86,8 +87,10 @@ usage: ./build.sh COMMAND
                             FLAGS
   install [PREFIX]        lm, lmrun, what boards get (lib/lightmetal), man pages and completion,
                             into PREFIX, by default /usr/local, below DESTDIR where that is set
-  deb                     build/lightmetal_VERSION_ARCH.deb: the same in /usr, the same bytes
-                            wherever it is built
+  deb [ARCH...]           Debian packages in build/, of arm64 and amd64 if no ARCH is named:
+                            lightmetal (lmrun, lmrun-signed, lminit, the service),
+                            lightmetal-dev (C archives, lmplay), lightmetal-tools (lm) and
+                            lightmetal-doc (pages); the same bytes wherever they are built
   sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3;
                             build/lmrun.openvex.json: known vulnerabilities of that, and why they do
                             not matter, OpenVEX 0.2.0

@@ -263,8 +263,12 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	return v, continueChecksum(sum, envelope[first+len(commands):]), err
 }
 
-const otherVersionProblem = "another version of lm made the image; " +
-	"make it again with lm of this version "
+const (
+	otherVersionProblem = "another version of lm made the image; "
+	makeAgain           = otherVersionProblem + "make it again with lm of this version "
+	upgradeIt           = otherVersionProblem +
+		"lm upgrade writes it in the format of this version "
+)
 
 // checkFields checks all fields except RootOffset and Checksum, for an image of size bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {
@@ -278,11 +282,15 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return "not a Light Metal image: identifier at byte 4 is not " + FileIdentifier
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
-		return otherVersionProblem + Text("(format %d.%d, this program reads %d.%d)",
+		advice := makeAgain
+		if p.Major == FormatMajor-1 {
+			advice = upgradeIt
+		}
+		return advice + Text("(format %d.%d, this program reads %d.%d)",
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
 	if p.SchemaHash != SchemaHash {
-		return otherVersionProblem + Text("(schema hash %x, this program needs %x)",
+		return makeAgain + Text("(schema hash %x, this program needs %x)",
 			p.SchemaHash, SchemaHash)
 	}
 	if p.FileSize != size {

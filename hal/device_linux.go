@@ -26,6 +26,8 @@ type device struct {
 	tlb         tlbWindows     // TLB windows of the device: see tlb_linux.go
 	outbound    outboundState  // how tiles reach host memory: see outbound_linux.go
 	cleanups    cleanups       // functions that release resources: see cleanup_linux.go
+
+	interruptPoller int // epoll file that reports interrupts: see vectors_linux.go; 0: none
 }
 
 // backend is the kernel interface to a function: sysfs, VFIO, or Tenstorrent's driver.

@@ -72,7 +72,7 @@ func installFakeKernel(t testing.TB) *fakeKernel {
 // useForSyscalls makes package hal make its system calls to the fake machine.
 func (k *fakeKernel) useForSyscalls() {
 	syscalls = syscallTable{k.Open, k.Close, k.Ioctl, k.Mmap, k.Munmap, k.Read, k.Pread, k.Pwrite,
-		k.Flock}
+		k.Flock, openEventPoller}
 }
 
 // checkReleased checks that no file is open and nothing is mapped.

@@ -81,8 +81,8 @@ type Device interface {
 	// which its system call filter forbids.
 	SetBusMaster(on bool) error
 
-	// EnableVectors enables interrupt vectors until Close. Nothing handles them. It is called after
-	// the last Map.
+	// EnableVectors enables interrupt vectors until Close. Nothing handles them: at most an
+	// InterruptWaiter waits for one. It is called after the last Map.
 	EnableVectors(kind gen.InterruptKind, count uint16) error
 
 	// Alive reports whether the device answers: its configuration space is not all ones, memory
@@ -102,6 +102,14 @@ type Device interface {
 
 	// Close switches bus mastering off and releases the device.
 	Close() error
+}
+
+// InterruptWaiter is a Device that may notice the interrupts of the vectors that EnableVectors has
+// enabled.
+type InterruptWaiter interface {
+	// AwaitInterrupt is Sleep, but returns true as soon as the device sends an interrupt, or has
+	// sent one since the last call. A wait below 1 ms is only Sleep.
+	AwaitInterrupt(nanoseconds int64) (isInterrupted bool)
 }
 
 // Aperture is what Map returns for a window: a mapped range at Base, or a Port.

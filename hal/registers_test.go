@@ -130,7 +130,51 @@ func TestVFIOEnablesVectors(t *testing.T) {
 		k.Fail(call, unix.EIO)
 		expectFault(t, d.EnableVectors(gen.InterruptKindMsi, 1), NoDevice, "VFIO_DEVICE_")
 	}
+	k.Failures = nil
+	syscalls.openEventPoller = func() (int, int, error) { return -1, -1, unix.EMFILE }
+	expectFault(t, d.EnableVectors(gen.InterruptKindMsi, 1), NoDevice, "eventfd")
 	d.Close()
+}
+
+// TestInterruptEndsAWait: each wait would take an hour. An interrupt before the wait counts, once.
+func TestInterruptEndsAWait(t *testing.T) {
+	k := installFakeKernel(t)
+	f := addEdu(t)
+	k.BindToVFIO(f.Function, "7")
+	f.Vectors[gen.InterruptKindMsix] = 1
+	d := f.openVFIO()
+	defer d.Close()
+	if d.AwaitInterrupt(1) {
+		t.Error("an interrupt arrived without a vector")
+	}
+	if err := d.EnableVectors(gen.InterruptKindMsix, 1); err != nil {
+		t.Fatal(err)
+	}
+	const hour, shortest = 3600_000_000_000, 1_000_000
+	interrupt := func() { _, _ = unix.Write(f.EventFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+	interrupt()
+	interrupt()
+	if !d.AwaitInterrupt(hour) {
+		t.Error("an interrupt before the wait does not end it")
+	}
+	begin := d.Now()
+	if d.AwaitInterrupt(shortest) || d.Now()-begin < shortest {
+		t.Error("an interrupt ends a second wait")
+	}
+	go interrupt()
+	if !d.AwaitInterrupt(hour) {
+		t.Error("an interrupt during the wait does not end it")
+	}
+	interrupt()
+	if d.AwaitInterrupt(shortest - 1) {
+		t.Error("a wait below 1 ms ends at an interrupt")
+	}
+	if allocated := testing.AllocsPerRun(100, func() {
+		interrupt()
+		d.AwaitInterrupt(hour)
+	}); allocated != 0 {
+		t.Errorf("a wait allocates %v times", allocated)
+	}
 }
 
 // The list of capabilities is data of the device, which may be broken.

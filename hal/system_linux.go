@@ -21,10 +21,12 @@ type syscallTable struct {
 	pread  func(fd int, data []byte, offset int64) (int, error)
 	pwrite func(fd int, data []byte, offset int64) (int, error)
 	flock  func(fd, how int) error
+
+	openEventPoller func() (event, poller int, err error)
 }
 
 var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite,
-	unix.Flock}
+	unix.Flock, openEventPoller}
 
 func openFile(path string, flags int) (int, error) {
 	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
@@ -88,6 +90,30 @@ func structPointer[T any](argument *T) unsafe.Pointer { return unsafe.Pointer(ar
 func SleepRaw(nanoseconds int64) {
 	t := unix.NsecToTimespec(nanoseconds)
 	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
+}
+
+// openEventPoller returns an epoll file that reports each write to an eventfd once: it is
+// edge-triggered, so that nothing has to read the eventfd.
+func openEventPoller() (event, poller int, err error) {
+	poller = -1
+	event, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err == nil {
+		poller, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	}
+	if err == nil {
+		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, event,
+			&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	}
+	return event, poller, err
+}
+
+// epollWait returns 1 after an event, 0 after the time. A sealed process may make this system call,
+// since Go's scheduler does.
+func epollWait(fd int, milliseconds int64) (events int) {
+	var event unix.EpollEvent
+	n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd),
+		uintptr(unsafe.Pointer(&event)), 1, uintptr(milliseconds), 0, 0)
+	return int(n)
 }
 
 // Mmap maps length bytes of the file fd from offset on; fd -1: of anonymous memory. unix.Mmap's

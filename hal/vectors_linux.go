@@ -1,7 +1,7 @@
 package hal
 
 // A command for an interrupt vector that is not enabled may fail, as in an NVMe controller. Nothing
-// handles the interrupts: images load registers.
+// handles the interrupts: images load registers. VFIO can wake a program that waits to do so.
 
 import (
 	"lightmetal/fbs"
@@ -51,8 +51,23 @@ func (p *pciBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	return nil
 }
 
-// enableVectors lets the kernel enable the vectors without a handler (Linux, vfio_msi_enable). The
-// kernel disables them when the device is closed.
+// AwaitInterrupt implements InterruptWaiter. A signal, as Go uses them, ends a system call early.
+func (d *device) AwaitInterrupt(nanoseconds int64) (isInterrupted bool) {
+	end := d.Now() + nanoseconds
+	for {
+		milliseconds := (end - d.Now()) / 1_000_000
+		if milliseconds <= 0 || d.interruptPoller == 0 {
+			d.Sleep(end - d.Now())
+			return false
+		}
+		if epollWait(d.interruptPoller, milliseconds) == 1 {
+			return true
+		}
+	}
+}
+
+// enableVectors lets all vectors write to one eventfd. The kernel disables them when the device is
+// closed.
 func (v *vfioBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	d, index := v.dev, uint32(vfioMSIIndex)
 	if kind == gen.InterruptKindMsix {
@@ -67,11 +82,18 @@ func (v *vfioBackend) enableVectors(kind gen.InterruptKind, count uint64) error 
 	if has := uint64(info.count); has < count {
 		return d.tooFewVectorsFault(has, count)
 	}
+	event, poller, err := syscalls.openEventPoller()
+	d.cleanups.addFDCleanup(event)
+	d.cleanups.addFDCleanup(poller)
+	if err != nil {
+		return syscallFault("eventfd", d.pciFunction.Address, err)
+	}
+	d.interruptPoller = poller
 	request := new(vfioIRQSet) // a literal would add its 8 KB to the program
 	request.flags, request.index = vfioIRQSetEventFD|vfioIRQSetTrigger, index
 	request.argsz, request.count = vfioIRQSetSize+4*uint32(count), uint32(count)
 	for i := range request.eventFDs {
-		request.eventFDs[i] = -1
+		request.eventFDs[i] = int32(event)
 	}
 	available, err := syscalls.ioctl(d.config.fd, vfioDeviceSetIRQs, 0, structPointer(request))
 	if available > 0 { // instead of enabling fewer

@@ -47,7 +47,7 @@ type vfioRegionInfo struct {
 // struct vfio_irq_info. count: number of vectors of the index
 type vfioIRQInfo struct{ argsz, flags, index, count uint32 }
 
-// struct vfio_irq_set. eventFDs: -1 for a vector without a handler
+// struct vfio_irq_set. eventFDs: what each vector writes to
 type vfioIRQSet struct {
 	argsz, flags, index, start, count uint32
 	eventFDs                          [fbs.VectorsMax]int32

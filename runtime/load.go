@@ -109,6 +109,7 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 			return err
 		}
 	}
+	r.interruptWaiters = make([]hal.InterruptWaiter, len(r.devices))
 	for i, device := range r.devices {
 		d := &r.view.Devices[i]
 		if d.Vectors == 0 {
@@ -117,6 +118,7 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 		if err := device.EnableVectors(d.Interrupts, d.Vectors); err != nil {
 			return err
 		}
+		r.interruptWaiters[i], _ = device.(hal.InterruptWaiter)
 	}
 	return r.requestExitCleanup()
 }

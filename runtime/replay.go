@@ -19,6 +19,8 @@ type Replay struct {
 	view      *fbs.View      // private copy
 	devices   []hal.Device   // in the order of the image
 	apertures []hal.Aperture // of the windows
+	// Of the devices whose interrupts may end the pause of a poll; nil: of the others.
+	interruptWaiters []hal.InterruptWaiter
 	// For each window the address of its TLB window, to which a Point adds an offset, since the TLB
 	// window may be larger; 0 if there is no TLB window, or if the kernel driver programs it.
 	tlbWindowBases []uintptr
@@ -192,13 +194,20 @@ func (r *Replay) checkTimeLimit() hal.Code {
 const sleepMaxNs = 10_000_000 // then the time limit and the stop flag are looked at again
 
 // sleepWithinLimit returns FrameLate as soon as the run reaches its time limit. It calls Sleep of
-// the device, because a mock may have a clock of its own.
-func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code {
+// the device, because a mock may have a clock of its own. An interrupt ends the sleep if waiter is
+// not nil.
+func (r *Replay) sleepWithinLimit(device hal.Device, waiter hal.InterruptWaiter,
+	nanoseconds int64) hal.Code {
 	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
 		part := min(nanoseconds, sleepMaxNs, r.endTimeNs-r.devices[0].Now()+1)
-		device.Sleep(part)
 		nanoseconds -= part
+		switch {
+		case waiter == nil:
+			device.Sleep(part)
+		case waiter.AwaitInterrupt(part):
+			nanoseconds = 0
+		}
 		code = r.checkTimeLimit()
 	}
 	return code
@@ -274,7 +283,7 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	case c.Opcode == gen.OpcodePoint:
 		code = r.programTLBWindow(c)
 	case c.Opcode == gen.OpcodeDelay:
-		code = r.sleepWithinLimit(r.devices[0], int64(c.Amount)*1000)
+		code = r.sleepWithinLimit(r.devices[0], nil, int64(c.Amount)*1000)
 	case c.Opcode == gen.OpcodeCall:
 		if code = r.executeSequence(int(c.Index)); code == hal.OK {
 			w.Next = c
@@ -378,7 +387,8 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 		r.pollDeadlineNs = now + timeout
 	}
 	left := r.pollDeadlineNs - now
-	r.codeIfUnmet = r.sleepWithinLimit(device, pollDelayNs(c, timeout-left, left))
+	r.codeIfUnmet = r.sleepWithinLimit(device,
+		r.interruptWaiters[r.view.Windows[c.Window].Device], pollDelayNs(c, timeout-left, left))
 	if r.codeIfUnmet == hal.OK && device.Now() >= r.pollDeadlineNs {
 		r.codeIfUnmet = hal.DeadlinePassed
 	}

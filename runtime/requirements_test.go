@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 // testsIn returns the functions in the test files of a directory, and its scenarios.
@@ -64,6 +66,7 @@ func namedTests(text string) [][]string {
 }
 
 func TestDocumentsNameTestsThatExist(t *testing.T) {
+	effort.SkipShort(t)
 	found := map[string][]string{}
 	for _, document := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md", "SAFETY.md",
 		"SECURITY.md"} {

@@ -199,7 +199,7 @@ func countSystemCalls(t *testing.T, log []byte) (runner string, ofRunner, schedu
 // sealed, it usually does so in the first runs.
 func TestSealedProcessesSurviveTheirFirstRuns(t *testing.T) {
 	skipWithoutSeccomp(t)
-	processes := effort.Cases(10, 40, 40)
+	processes := effort.Cases(4, 40, 40)
 	path := writeImage(t, assembleImage(t, longListing))
 	for i := range processes {
 		if out, status := runChild(t, "steady", path, "2", "sealed"); status != 0 {

@@ -294,6 +294,7 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 // TestImageThatNeedsMoreThanAvailableMemoryIsRejected: Load rejects tensors, host memory and the
 // page tables of many windows that need more than the available memory, before it allocates any.
 func TestImageThatNeedsMoreThanAvailableMemoryIsRejected(t *testing.T) {
+	effort.SkipShort(t)
 	var machine unix.Sysinfo_t
 	if err := unix.Sysinfo(&machine); err != nil {
 		t.Fatal(err)
@@ -333,6 +334,7 @@ func TestImageThatNeedsMoreThanAvailableMemoryIsRejected(t *testing.T) {
 // TestLargeEnvelopeIsCopiedCompletely has so many commands that the copy uses huge pages, and no
 // payload after them.
 func TestLargeEnvelopeIsCopiedCompletely(t *testing.T) {
+	effort.SkipShort(t)
 	file := assembleImage(t, ivshmemHead+"main:\n"+strings.Repeat("  write.4 m+0x0 0x1\n", 100_000))
 	path := writeImage(t, file)
 	copied := openFile(t, path)

@@ -93,7 +93,10 @@
    must assume that such a struct overlaps objects of other types. */
 #define MAY_ALIAS __attribute__((may_alias))
 #else
-#include <string.h>
+/* Not <string.h>: a compiler without a C library lacks it. */
+void *memcpy(void *to, const void *from, size_t size);
+void *memset(void *to, int value, size_t size);
+int memcmp(const void *a, const void *b, size_t size);
 #define copy_bytes(to, from, size) ((void)memcpy((to), (from), (size)))
 #define clear_bytes(to, size) ((void)memset((to), 0, (size)))
 #define bytes_differ(a, b, size) (memcmp((a), (b), (size)) != 0)
@@ -588,7 +591,7 @@ static void set_table_problem(struct table *t, const char *problem) {
 }
 
 static void set_table_place(struct table *t, const char *place) {
-	if ((LMPLAY_VERIFY != 0) && (t->problem == NULL)) {
+	if ((LMPLAY_VERIFY != 0) && (LMPLAY_TEXT != 0) && (t->problem == NULL)) {
 		t->place = place;
 	}
 }
@@ -626,7 +629,7 @@ static uint32_t read_u32(const struct table *t, uint64_t position) {
 /* Finds the root table and its vtable. */
 static void find_root_table(struct table *t, const struct lmplay_image *image) {
 	uint32_t vtable_size;
-	t->place = "image";
+	set_table_place(t, "image");
 	t->bytes = image->bytes;
 	t->end = image->envelope_bytes;
 	t->position = read_u32(t, 0);
@@ -672,25 +675,29 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 
 /* The requirements of the format for one vector of the root table. */
 struct vector_limits {
-	const char *element; /* name of an element in errors */
 	uint32_t max;        /* largest number of elements */
 	uint8_t size;        /* size of an element in bytes */
 	uint8_t align;       /* alignment of the first element in bytes */
 	uint8_t is_required; /* 1: the vector must have at least one element */
 };
 
+/* Names of the elements in errors, in the order of the fields. */
+static const char *const vector_elements[LMPLAY_FIELDS] = {
+	"reservation", "device", "window", "sequence", "tensor", "segment",
+	"command", "text", "notes", "rule", "ring"};
+
 static const struct vector_limits vector_limits[LMPLAY_FIELDS] = {
-	{"reservation", 0, 0, 0, 0}, /* not a vector */
-	{"device", LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
-	{"window", 4096, sizeof(struct window), 8, 1},
-	{"sequence", 4096, sizeof(struct sequence), 4, 1},
-	{"tensor", 4096, sizeof(struct tensor), 8, 0},
-	{"segment", 4096, sizeof(struct segment), 8, 0},
-	{"command", (uint32_t)1 << 24, sizeof(struct command), 8, 1},
-	{"text", (uint32_t)16 << 20, 1, 1, 0},
-	{"notes", (uint32_t)256 << 20, 1, 8, 0},
-	{"rule", 256, sizeof(struct rule), 8, 0},
-	{"ring", LMPLAY_RINGS_MAX, sizeof(struct ring), 8, 0},
+	{0, 0, 0, 0}, /* not a vector */
+	{LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
+	{4096, sizeof(struct window), 8, 1},
+	{4096, sizeof(struct sequence), 4, 1},
+	{4096, sizeof(struct tensor), 8, 0},
+	{4096, sizeof(struct segment), 8, 0},
+	{(uint32_t)1 << 24, sizeof(struct command), 8, 1},
+	{(uint32_t)16 << 20, 1, 1, 0},
+	{(uint32_t)256 << 20, 1, 8, 0},
+	{256, sizeof(struct rule), 8, 0},
+	{LMPLAY_RINGS_MAX, sizeof(struct ring), 8, 0},
 };
 
 /* Sets *vector to the vector of a field. If the field is absent, *vector does not change. */
@@ -698,7 +705,7 @@ static void read_vector(struct table *t, uint32_t field, struct lmplay_vector *v
 	const struct vector_limits *form = &vector_limits[field];
 	uint64_t position;
 	uint32_t count = 0;
-	set_table_place(t, form->element);
+	set_table_place(t, vector_elements[field]);
 	position = field_position(t, field, 4);
 	if ((position != 0u) && check_inside(t, position, 4, 4)) {
 		position += read_u32(t, position);
@@ -851,10 +858,10 @@ enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size
 	clear_bytes(&t, sizeof t);
 	image->bytes = bytes;
 	image->limit_us = LMPLAY_LIMIT_DEFAULT_US;
-	t.place = "signature";
+	t.place = TEXT("signature");
 	image->file_bytes = image_size(bytes, size, &t.problem);
 	if (t.problem == NULL) {
-		t.place = "preamble";
+		t.place = TEXT("preamble");
 		t.problem = check_preamble(bytes, image->file_bytes);
 	}
 	if (t.problem == NULL) {
@@ -1483,6 +1490,12 @@ struct checker {
 	bool found_has_bus;      /* images may store the bus address of that range to a device */
 };
 
+static void set_check_place(struct checker *k, const char *place) {
+	if (LMPLAY_TEXT != 0) {
+		k->place = place;
+	}
+}
+
 /* Makes all Tlb windows inaccessible until their next Point, scratch unwritten, and rings without a
    value. */
 static void forget_state(struct checker *k) {
@@ -1989,7 +2002,7 @@ static const char *check_tables(struct checker *k) {
 	struct totals sum;
 	clear_bytes(&sum, sizeof sum);
 	for (uint32_t t = 0; t < sizeof order; t++) {
-		k->place = vector_limits[order[t]].element;
+		set_check_place(k, vector_elements[order[t]]);
 		for (uint32_t i = 0; i < element_count(image, order[t]); i++) {
 			const char *problem = check_element(image, order[t], i, &sum);
 			if (problem != NULL) {
@@ -1998,7 +2011,7 @@ static const char *check_tables(struct checker *k) {
 			}
 		}
 	}
-	k->place = "reservation";
+	set_check_place(k, "reservation");
 	k->index = LMPLAY_NONE;
 	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
 		(sum.arena_bytes != image->arena_bytes)) {
@@ -2010,7 +2023,7 @@ static const char *check_tables(struct checker *k) {
 /* Checks all commands, and computes the times of the sequences (step 5 of section 1.2). */
 static const char *check_commands(struct checker *k) {
 	const struct lmplay_image *image = k->image;
-	k->place = "command";
+	set_check_place(k, "command");
 	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
@@ -2033,7 +2046,7 @@ static const char *check_commands(struct checker *k) {
 			}
 		}
 	}
-	k->place = "sequence";
+	set_check_place(k, "sequence");
 	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		if (((k->times[s] & TIME_CALLS) != 0u) && ((k->times[s] & TIME_IS_CALLED) != 0u)) {
 			k->index = s;
@@ -2046,7 +2059,7 @@ static const char *check_commands(struct checker *k) {
 /* Checks what depends on all commands that use a ring. */
 static const char *check_rings(struct checker *k) {
 	uint32_t safe;
-	k->place = "ring";
+	set_check_place(k, "ring");
 	for (uint32_t i = 0; i < element_count(k->image, FIELD_RINGS); i++) {
 		if ((k->rings[i].steps & k->rings[i].unit) != 0u) {
 			k->index = i;
@@ -2057,7 +2070,7 @@ static const char *check_rings(struct checker *k) {
 	safe = index_of_name(k->image, FIELD_SEQUENCES, sizeof(struct sequence), "safe", 4);
 	if ((needed_rings_bytes(k->image) != 0u) && (safe != LMPLAY_NONE) &&
 		(k->needed[safe] != 0u)) {
-		k->place = "sequence";
+		set_check_place(k, "sequence");
 		k->index = safe;
 		return TEXT("it advances a ring before it resets it, but after a failure no ring is set");
 	}
@@ -2075,11 +2088,11 @@ static const char *check_payload(struct checker *k) {
 	}
 	start += padding;
 	if ((start + image->payload_bytes) != image->file_bytes) {
-		k->place = "payload";
+		set_check_place(k, "payload");
 		k->index = LMPLAY_NONE;
 		return TEXT("it does not end where the file ends");
 	}
-	k->place = "segment";
+	set_check_place(k, "segment");
 	k->index = 0;
 	if (!is_zero(&image->bytes[image->envelope_bytes], padding)) {
 		return TEXT("padding bytes before the segment are not zero");
@@ -2097,7 +2110,7 @@ static const char *check_payload(struct checker *k) {
 /* Compares the longest time of each sequence with the limit. The time includes called sequences. */
 static const char *check_times(struct checker *k) {
 	const struct lmplay_image *image = k->image;
-	k->place = "sequence";
+	set_check_place(k, "sequence");
 	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		uint64_t us = k->times[s] & TIME_MASK;
 		uint32_t at = sequence_at(image, s)->first;
@@ -3598,6 +3611,10 @@ static bool end_wait_if_over(struct lmplay_replay *r) {
 	uint64_t time = time_now(r);
 	bool is_over = (time >= r->wake_ns);
 	enum lmplay_code late = check_calls(r);
+	if ((r->phase == PHASE_POLL) && (r->interrupted != 0u)) {
+		r->interrupted = 0; /* before the load, so that an interrupt during it counts, too */
+		is_over = true;
+	}
 	if (late == LMPLAY_OK) {
 		late = check_time(r, time);
 	}
@@ -3677,6 +3694,8 @@ uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	uint64_t next = 0;
 	if (replay == NULL) {
 		/* There is no run. */
+	} else if ((replay->phase == PHASE_POLL) && (replay->interrupted != 0u)) {
+		/* The next load is due. */
 	} else if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
 		next = min_u64(replay->wake_ns, replay->end_ns + 1u);
 	} else if (replay->phase == PHASE_DMA_STATUS) {
@@ -3737,6 +3756,12 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 void lmplay_fault(struct lmplay_replay *replay) {
 	if (replay != NULL) {
 		replay->fault = 1;
+	}
+}
+
+void lmplay_interrupt(struct lmplay_replay *replay) {
+	if (replay != NULL) {
+		replay->interrupted = 1;
 	}
 }
 

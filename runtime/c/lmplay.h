@@ -22,9 +22,10 @@
  *     lmplay_run(&replay, sequence, 0, &result)           repeat: write input, run, read output
  *     lmplay_unload(&replay)                              stops the DMA of the devices
  *
- * WHAT IT NEEDS. Of a C library, the player needs only memcpy, memset and memcmp. It allocates no
- * memory, calls no function recursively, and has no writable global data. All state is in structs
- * and in an arena that the caller provides. The processor must be little endian.
+ * WHAT IT NEEDS. The player includes no header of a C library, and of its functions calls only
+ * memcpy, memset and memcmp. On 32 bits, the compiler's library divides (README.md). The player
+ * allocates no memory, calls no function recursively, and has no writable global data. All state is
+ * in structs and in an arena that the caller provides. The processor must be little endian.
  *
  * THE IMAGE. The bytes of the image may lie in read-only flash, because the player stores nothing
  * to them. Their address must be a multiple of 8. They must not change from lmplay_open until after
@@ -503,6 +504,7 @@ struct lmplay_replay {
 	uint32_t late_fault;                  /* 1: "safe" has noted a fault that did not end it */
 	volatile uint32_t fault;              /* 1: lmplay_fault was called during the run */
 	volatile uint32_t stop;               /* 1: lmplay_stop was called during the run */
+	volatile uint32_t interrupted;        /* 1: lmplay_interrupt was called */
 };
 
 /*
@@ -611,6 +613,13 @@ void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *res
  * is then LMPLAY_BUS_FAULT, unless it fails for another reason.
  */
 void lmplay_fault(struct lmplay_replay *replay);
+
+/*
+ * Reports that a device may have changed what a poll waits for: its next load is due now, and not
+ * only after its interval. The port may call lmplay_interrupt in the handler of the device's
+ * interrupt. lmplay_interrupt only sets a flag, and may be called at any time; NULL does nothing.
+ */
+void lmplay_interrupt(struct lmplay_replay *replay);
 
 /*
  * Ends the current run from an interrupt or another task. lmplay_stop only sets a flag; NULL does

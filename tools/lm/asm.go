@@ -278,8 +278,8 @@ func dumpJSON(w io.Writer, view *fbs.View, image *lmb.Image) error {
 		for e := range lmb.Walk(view, i) {
 			c, number := lmb.CommandAt(view, e.Index), e.Index-int(view.Sequences[i].First)
 			fail.On(encoder.Encode(dumpedCommand{
-				e.Index, s.Name, number, lmb.OpcodeName(c.Opcode), c.Width, c.Window,
-				c.Offset, c.Amount, c.Value, c.Mask, listing.CommandText(image, &c),
+				e.Index, s.Name, number, lmb.OpcodeName(lmb.CommandKind(&c.Command)), c.Width,
+				c.Window, c.Offset, c.Amount, c.Value, c.Mask, listing.CommandText(image, &c),
 			}))
 		}
 	}

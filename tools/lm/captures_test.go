@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math/rand"
 	"os"
+	"os/signal"
 	"path/filepath"
 	goruntime "runtime"
 	"strings"
@@ -48,6 +49,9 @@ func TestMain(m *testing.M) {
 	}
 	if path := os.Getenv(signalledVariable); path != "" {
 		waitForSignal(path)
+	}
+	if signal.Ignored(unix.SIGINT) { // as of a shell's command with &; children inherit it
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT)
 	}
 	testscript.Main(testsWithPrograms{m}, map[string]func(){"lm": main})
 }
@@ -330,7 +334,7 @@ func TestImportRecognizesTheFormatOfATrace(t *testing.T) {
 			path := testdataPath(t, "captures", trace.name)
 			explicit, recognized := filepath.Join(t.TempDir(), "explicit.lmb"),
 				filepath.Join(t.TempDir(), "recognized.lmb")
-			args := append([]string{"import", path}, trace.flags...)
+			args := append([]string{"import", "--reproducible", path}, trace.flags...)
 			mustRun(t, "", append(args, "--from", trace.from, "-o", explicit)...)
 			mustRun(t, "", append(args, "-o", recognized)...)
 			if !bytes.Equal(mustRead(t, explicit), mustRead(t, recognized)) {

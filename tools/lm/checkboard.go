@@ -59,12 +59,13 @@ type finding struct {
 
 // boardReport is what check-board --json prints; its fields are stable.
 type boardReport struct {
-	Exit       int           `json:"exit"`
-	Code       string        `json:"code"`
-	Board      string        `json:"board"`            // a name of --list; empty: not recognised
-	Machine    string        `json:"machine"`          // name that the machine reports
-	Kernel     string        `json:"kernel,omitempty"` // release of the kernel
-	Image      string        `json:"image,omitempty"`
+	Exit    int    `json:"exit"`
+	Code    string `json:"code"`
+	Board   string `json:"board"`            // a name of --list; empty: not recognised
+	Machine string `json:"machine"`          // name that the machine reports
+	Kernel  string `json:"kernel,omitempty"` // release of the kernel
+	Image   string `json:"image,omitempty"`
+	identity
 	Missing    int           `json:"missing"`
 	NotChecked int           `json:"not_checked"`
 	Warnings   int           `json:"warnings"`
@@ -138,6 +139,7 @@ func (f *checkBoardFlags) run(board string) {
 	var view *fbs.View
 	if f.image != "" {
 		_, view = openVerified(f.image)
+		report.identity = identify(view)
 	}
 	f.fillReport(report, board, imageRequirements(view))
 	report.print()

@@ -106,7 +106,8 @@ func TestInfoAndDumpAsJSON(t *testing.T) {
 	}
 	if info.Devices[0].Board != "wormhole" || len(info.Tensors) != 3 ||
 		info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
-		info.Sequences[0].Opcodes["expect"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
+		info.Sequences[0].Opcodes["expect"] != 1 ||
+		info.Sequences[0].Opcodes["poll"] != 1 || info.Sequences[0].WaitUs != 1_000_000 {
 		t.Errorf("lm info --json has wrong fields: %s", stdout)
 	}
 	_, stdout, _ = lm(t, "dump", "--json", image)

@@ -229,7 +229,8 @@ func compareCommand() *cobra.Command {
 // compareResult is the output of lm compare --json.
 type compareResult struct {
 	failure
-	Image   string         `json:"image"`
+	Image string `json:"image"`
+	identity
 	Outputs []comparedFile `json:"outputs"`
 }
 
@@ -244,7 +245,8 @@ func compareFiles(path string, specs []string, judge *lmb.Golden) {
 	}
 	_, view := openVerified(path)
 	notes := fail.Must(lmb.ReadNotes(view))
-	result := compareResult{failure: failure{Code: hal.OK.Error()}, Image: path}
+	result := compareResult{failure: failure{Code: hal.OK.Error()}, Image: path,
+		identity: identify(view)}
 	var err error
 	for _, spec := range specs {
 		one := compareFile(path, view, notes, spec, judge)

@@ -193,6 +193,7 @@ var fileUses = map[string]fileUse{
 	"record": {
 		args: []*fileRole{readsProgram},
 		flags: map[string]*fileRole{"out": writesFile, "file": readsBar, "device": noFile,
+			"marks": writesFile, "port-table": writesFile,
 			"host-memory": noFile, "watch": noFile, "on-unknown": noFile, "protect": noFile},
 	},
 	"replay": {
@@ -227,9 +228,11 @@ var fileUses = map[string]fileUse{
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "sequence": noFile},
 	},
+	"upgrade": {args: []*fileRole{readsFile}, flags: map[string]*fileRole{"out": writesFile}},
 	"verify": {
-		args:  []*fileRole{readsFile},
-		flags: map[string]*fileRole{"key": readsFile, "board": noFile},
+		args: []*fileRole{readsFile},
+		flags: map[string]*fileRole{"key": readsFile, "board": noFile, "for": noFile,
+			"made-from": readsFile},
 	},
 	"version": {},
 }

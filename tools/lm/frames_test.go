@@ -14,8 +14,8 @@ import (
 func TestFlagsThatFindFramesPrintsMakeTheSameImage(t *testing.T) {
 	record, dir := "../../testdata/captures/wh.frames.record.gz", t.TempDir()
 	one, two := filepath.Join(dir, "one.lmb"), filepath.Join(dir, "two.lmb")
-	exit, out, _ := lm(t, "import", "--find-frames", "--json", "--from", "record", record, "-o",
-		one)
+	exit, out, _ := lm(t, "import", "--reproducible", "--find-frames", "--json", "--from",
+		"record", record, "-o", one)
 	var report struct {
 		Frames struct {
 			Found      bool
@@ -27,7 +27,7 @@ func TestFlagsThatFindFramesPrintsMakeTheSameImage(t *testing.T) {
 		!report.Frames.Found || report.Frames.Candidates[0].Times != 5 {
 		t.Fatalf("exit status %d, want 0 and a frame that occurs 5 times (%v): %s", exit, err, out)
 	}
-	args := []string{"import", "--from", "record", record, "-o", two}
+	args := []string{"import", "--reproducible", "--from", "record", record, "-o", two}
 	for _, flag := range report.Frames.Flags {
 		args = append(args, strings.SplitN(flag, " ", 2)...)
 	}

@@ -29,17 +29,20 @@ const testdata = "../../testdata"
 // recipes has, for each image in testdata/images, the arguments of lm that make it. Paths are
 // relative to testdata.
 var recipes = map[string][]string{
-	"edu.lmb": {"import", "--from", "qemu", "--region", "edu-mmio", "--base",
+	"edu.lmb": {"import", "--reproducible", "--from", "qemu", "--region", "edu-mmio", "--base",
 		"0x10000000", "--board", "edu", "captures/edu.qemutrace"},
 	"edu-factorial.lmb": {"asm", "listings/edu-factorial.lms"},
 	"edu-dma.lmb":       {"asm", "listings/edu-dma.lms"},
-	"wh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,1,0x20000,int32,256",
+	"wh.twoop.lmb": {"import", "--reproducible", "--from", "mmiotrace",
+		"--input", "a=1,1,0x20000,int32,256",
 		"--input", "b=1,1,0x21000,int32,256",
 		"--output", "d=1,1,0x23000,int32,256", "captures/wh.twoop.mmiotrace"},
-	"bh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,2,0x20000,int32,256",
+	"bh.twoop.lmb": {"import", "--reproducible", "--from", "mmiotrace",
+		"--input", "a=1,2,0x20000,int32,256",
 		"--input", "b=1,2,0x21000,int32,256",
 		"--output", "d=1,2,0x23000,int32,256", "captures/bh.twoop.mmiotrace"},
-	"wh.mlp.lmb": {"import", "--from", "mmiotrace", "--input", "x=1,1,0x20000,int8,64", "--output",
+	"wh.mlp.lmb": {"import", "--reproducible", "--from", "mmiotrace",
+		"--input", "x=1,1,0x20000,int8,64", "--output",
 		"y=1,1,0x25000,int32,10",
 		"captures/wh.mlp.mmiotrace"},
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math"
@@ -54,6 +55,10 @@ type importFlags struct {
 	loadsHaveNoEffect        bool
 	disabledBank             int
 	rehearsals, again        []string
+	reproducible             bool
+
+	arguments string        // all flags, for the image
+	captures  []lmb.Capture // files besides the trace from which the image is made
 }
 
 func importCommand() *cobra.Command {
@@ -64,6 +69,7 @@ func importCommand() *cobra.Command {
 		for _, path := range f.rehearsals {
 			applyRehearsal(path, c.Flags())
 		}
+		f.arguments = typedFlags(c.Flags())
 		f.run(args[0])
 	}
 	defineJSONFlag(c, "print the report as JSON")
@@ -154,9 +160,9 @@ func (f *importFlags) defineTensors(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.host, "host", nil,
 		"host memory that the device accessed: NAME=BUSADDRESS,FILE; FILE contains the bytes")
 	flags.BoolVar(&f.fixedHost, "fixed-host", false,
-		"devices with tiles: keep the recorded bus addresses of host memory, "+
-			"for device programs that contain these addresses (default: "+
-			"only if the device reaches memory whose address the program never stores)")
+		"keep the recorded bus addresses of host memory, for device programs that contain these "+
+			"addresses (default: only for tiles that reach memory whose address the program "+
+			"never stores)")
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
 		"number of the DRAM bank that is disabled on the recorded card, "+
 			"for interleaved tensors; -1: none")
@@ -183,6 +189,9 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 			"and ends whose first use is at PLACE (repeat the flag for more rings)")
 	flags.StringSliceVar(&f.without, "without", nil,
 		"passes of the import to leave out (listed above)")
+	flags.BoolVar(&f.reproducible, "reproducible", false,
+		"leave the time, the flags and lm's revision out of the image: "+
+			"two imports of one capture then write the same file")
 	flags.BoolVar(&f.summary, "summary", false, "only report what is in the trace")
 }
 
@@ -242,20 +251,30 @@ func (f *importFlags) run(path string) {
 		fail.On(fail.Around(path+": ", err, otherFormatHint(trace, f.from)))
 	}
 	report.Frames, report.Again = frames, comparisons
+	failAtPath(path, fail.Try(func() { f.setOrigin(image, path, trace) }))
 	debug.FreeOSMemory() // frees the trace's accesses: the file needs about as much
-	size, warnings := f.write(image, path, o.BarSizesAreLimits)
+	size, id, warnings := f.write(image, path, o.BarSizesAreLimits)
 	for _, text := range warnings {
 		report.Warnings = append(report.Warnings, traces.Warning{Text: text})
 	}
-	printResult(messageWriter(f.out), report)
+	printResult(messageWriter(f.out), &importResult{report, id})
 	if !asJSON {
 		printWritten(f.out, image, size, "")
 	}
 }
 
+// importResult is the output of lm import; its JSON is stable.
+type importResult struct {
+	*importer.Report
+	identity
+}
+
+// String formats the report.
+func (r *importResult) String() string { return r.Report.String() }
+
 // write writes the image of a trace, unless lm verify would reject it, or its frame cannot be
 // repeated. isGeneric: the trace was imported without the rules of a board.
-func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size int,
+func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size int, id identity,
 	warnings []string) {
 	file, err := lmb.Encode(image)
 	known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device)
@@ -272,7 +291,7 @@ func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size
 		warnings = failUnlessRepeatable(view, path, []int{frame})
 	}
 	writeFile(f.out, file)
-	return len(file), warnings
+	return len(file), identify(view), warnings
 }
 
 // deadlineRemedy returns the remedy for an image whose sequences may take too long: the largest
@@ -326,6 +345,7 @@ func openTrace(path string) (trace *limitedInput) {
 		}
 	}
 	fail.On(err)
+	trace.hash = sha256.New()
 	return trace
 }
 
@@ -388,6 +408,7 @@ func (f *importFlags) compareAgain(trace *limitedInput, o *importer.Options) []*
 			}
 			fail.On(fmt.Errorf("--again %s: %w", path, err))
 		}
+		f.captures = append(f.captures, captureOf(path, other))
 	}
 	return repeated.Apply()
 }
@@ -430,7 +451,7 @@ func showProgress(trace *limitedInput, o *importer.Options) func() {
 }
 
 func (f *importFlags) importerOptions(path string) importer.Options {
-	o := importer.Options{From: f.from, Device: f.device, Tool: version,
+	o := importer.Options{From: f.from, Device: f.device, Tool: toolName(),
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete, FixedHost: f.fixedHost, DisabledBank: f.disabledBank + 1,
 		OmitManagement: f.omitManagement, LoadsHaveNoEffect: f.loadsHaveNoEffect}
@@ -515,6 +536,8 @@ func (f *importFlags) readHostMemory(o *importer.Options) {
 		host, file, err := importer.ParseHost(spec)
 		fail.As(hal.Usage, err)
 		host.Data = readFile(file, dataMax)
+		f.captures = append(f.captures, lmb.Capture{Name: filepath.Base(file),
+			Size: uint64(len(host.Data)), SHA256: sha256.Sum256(host.Data)})
 		o.Host = append(o.Host, host)
 	}
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"time"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -22,18 +20,23 @@ import (
 
 // identity says which image a file contains.
 type identity struct {
-	Checksum string `json:"image_checksum"` // of the preamble, as lmrun and lminit print it
-	SHA256   string `json:"sha256"`         // of the file without its signature
+	// of the preamble, as lmrun and lminit print it
+	Checksum string `json:"image_checksum,omitempty"`
+	SHA256   string `json:"sha256,omitempty"` // of the file without its signature
 }
 
 func (id identity) String() string {
 	return "checksum " + id.Checksum + ", SHA-256 without signature " + id.SHA256
 }
 
-func identify(file *runtime.File, view *fbs.View) identity {
-	image, _, err := fbs.SplitSignature(file.Bytes())
-	fail.On(err)
-	return identity{view.ID(), fmt.Sprintf("%x", sha256.Sum256(image))}
+func identify(view *fbs.View) identity {
+	hash := sha256.New()
+	hash.Write(view.Envelope)
+	if len(view.Payload) > 0 {
+		hash.Write(make([]byte, -len(view.Envelope)&(fbs.SegmentAlign-1))) // padding
+	}
+	hash.Write(view.Payload)
+	return identity{view.ID(), fmt.Sprintf("%x", hash.Sum(nil))}
 }
 
 // imageInfo is the output of lm info; its JSON is stable.
@@ -53,16 +56,6 @@ type imageInfo struct {
 	Tensors   []report.Tensor `json:"tensors"`
 	Sequences []sequenceInfo  `json:"sequences"`
 	Warnings  []string        `json:"warnings"`
-}
-
-type originInfo struct {
-	Tool   string `json:"tool"`
-	Source string `json:"source"`
-	Time   uint64 `json:"time"`
-	Git    string `json:"git"`
-
-	Arguments string `json:"arguments,omitempty"`
-	Verdict   string `json:"verdict,omitempty"`
 }
 
 type deviceInfo struct {
@@ -123,10 +116,16 @@ type sequenceInfo struct {
 }
 
 func infoCommand() *cobra.Command {
+	var origin bool
 	c := newCommand("info IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		file, view := openVerified(args[0])
+		if origin {
+			printResult(stdout, &imageOrigin{identify(view),
+				describeOrigin(lmb.Header(view))})
+			return
+		}
 		info := describeImage(view, len(file.Bytes()))
-		info.identity = identify(file, view)
+		info.identity = identify(view)
 		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 			info.SignedBy = hex.EncodeToString(signature.Key[:])
 			info.Version = signature.Version
@@ -135,6 +134,8 @@ func infoCommand() *cobra.Command {
 		printResult(stdout, info)
 	})
 	defineJSONFlag(c, "print the result as JSON")
+	c.Flags().BoolVar(&origin, "origin", false,
+		"print only how the image was made: captures, flags, version of lm")
 	return c
 }
 
@@ -158,7 +159,7 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 	info := &imageInfo{
 		Format: fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
 		Bytes:  size,
-		Origin: originInfo(image.Origin),
+		Origin: describeOrigin(image),
 		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands,
 			runtime.LockedBytes(view, 4<<10, false), runtime.LockedBytes(view, 4<<10, true)},
 		Tensors: report.Tensors(image), Warnings: safeWarnings(view),
@@ -225,8 +226,8 @@ func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uin
 		Opcodes: map[string]int{},
 		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.HostBytes, WaitUs: r.WaitUs,
 		LongestUs: longest}
-	for _, c := range view.Commands[s.First : s.First+s.Count] {
-		info.Opcodes[lmb.OpcodeName(c.Opcode)]++
+	for i := range view.Commands[s.First : s.First+s.Count] {
+		info.Opcodes[lmb.OpcodeName(lmb.CommandKind(&view.Commands[int(s.First)+i]))]++
 	}
 	return info
 }
@@ -247,15 +248,7 @@ func (i *imageInfo) String() string {
 		}
 		line("signed", "%spublic key %s; lm verify --key checks the signature", text, i.SignedBy)
 	}
-	made := ""
-	if i.Origin.Time != 0 {
-		made = ", " + time.Unix(int64(i.Origin.Time), 0).UTC().Format(time.RFC3339)
-	}
-	if i.Origin.Git != "" {
-		made += ", revision " + i.Origin.Git
-	}
-	line("origin", "%s from %s%s", cmp.Or(i.Origin.Tool, "unknown"),
-		cmp.Or(i.Origin.Source, "unknown"), made)
+	line("origin", "%s", i.Origin)
 	if i.Origin.Verdict != "" {
 		line("verdict", "%s", i.Origin.Verdict)
 	}
@@ -344,10 +337,10 @@ func dataText(t *report.Tensor) string {
 	return ", default data"
 }
 
-// opcodeText lists how many commands of each opcode there are, in the order of the schema.
+// opcodeText lists how many commands of each kind there are.
 func opcodeText(counts map[string]int) string {
 	var parts []string
-	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
+	for _, op := range lmb.CommandKinds {
 		if n := counts[lmb.OpcodeName(op)]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, lmb.OpcodeName(op)))
 		}

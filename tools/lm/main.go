@@ -135,7 +135,7 @@ func newRoot() *cobra.Command {
 		compareCommand(), diffCommand(), dumpCommand(), faultsCommand(),
 		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(),
 		reportCommand(), serveCommand(), setCommand(), signCommand(),
-		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
+		tensorCommand(), trimCommand(), upgradeCommand(), verifyCommand(), versionCommand())
 	setHelpTexts(root)
 	return root
 }

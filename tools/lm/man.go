@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,9 +24,9 @@ const verbatimWidth = 71
 
 // manCommand returns a hidden command that build.sh install uses.
 func manCommand() *cobra.Command {
-	return &cobra.Command{Use: "man DIRECTORY [LMRUN-HELP.txt]", Hidden: true,
-		Short: "write the man pages of all commands, and of lmrun from its -help",
-		Args:  argumentCount(1, 2, "a directory and the help text of lmrun"),
+	return &cobra.Command{Use: "man DIRECTORY [PROGRAM.txt...]", Hidden: true,
+		Short: "write the man pages of all commands, and of programs from their help texts",
+		Args:  argumentCount(1, 1+len(programSummaries), "a directory and help texts"),
 		Run: func(c *cobra.Command, args []string) {
 			writePage := func(name, page string) {
 				writeFile(filepath.Join(args[0], name+".1"), []byte(page))
@@ -37,10 +38,11 @@ func manCommand() *cobra.Command {
 				setHelpText(c)
 				writePage(strings.ReplaceAll(c.CommandPath(), " ", "-"), commandPage(c))
 			}
-			if len(args) == 2 {
-				help, err := os.ReadFile(args[1])
+			for _, path := range args[1:] {
+				help, err := os.ReadFile(path)
 				fail.On(err)
-				writePage("lmrun", lmrunPage(string(help)))
+				name := strings.TrimSuffix(filepath.Base(path), ".txt")
+				writePage(name, programPage(name, string(help)))
 			}
 		}}
 }
@@ -63,16 +65,29 @@ func commandPage(c *cobra.Command) string {
 	return p.String()
 }
 
-// lmrunPage returns the man page of lmrun, made of the text of lmrun -help. Its first line is the
+// programSummaries has the programs of targets, whose pages are made from their help texts.
+var programSummaries = map[string]string{
+	"lmrun":            "replay a Light Metal binary on a device",
+	"lmrun-signed":     "replay a Light Metal binary on a device, with signatures",
+	"lminit":           "start lmrun for each image of a configuration",
+	"lightmetal-place": "put a new image in the place of another",
+}
+
+// programPage returns the man page of a program, made of its help text, which begins with lines of
 // usage.
-func lmrunPage(help string) string {
+func programPage(name, help string) string {
 	usage, text, _ := strings.Cut(strings.TrimSpace(help), "\n\n")
 	p := manPage{}
-	p.begin("lmrun", strings.Replace(version, "lm ", "lmrun ", 1),
-		"replay a Light Metal binary on a device", strings.TrimPrefix(usage, "usage: "))
+	p.begin(name, strings.Replace(version, "lm ", name+" ", 1), programSummaries[name],
+		strings.Split(strings.TrimPrefix(usage, "usage: "), "\n       ")...)
 	p.description(text)
 	p.section("SEE ALSO")
-	p.line(`\fBlm\fP(1)`)
+	for _, other := range slices.Sorted(maps.Keys(programSummaries)) {
+		if other != name {
+			p.line(`.BR %s (1),`, escapeRoff(other))
+		}
+	}
+	p.line(`.BR lm (1)`)
 	return p.String()
 }
 
@@ -100,14 +115,14 @@ func (p *manPage) section(title string) { p.line(".SH %s", escapeRoff(title)) }
 
 // begin adds the title and the sections that every page has first. A page has no date, so that two
 // builds have the same bytes.
-func (p *manPage) begin(name, source, summary, usage string) {
+func (p *manPage) begin(name, source, summary string, usage ...string) {
 	p.line(`.TH %s 1 "" "%s"`, escapeRoff(strings.ToUpper(name)), escapeRoff(source))
 	p.line(".nh") // a word that is divided cannot be searched for
 	p.line(".ad l")
 	p.section("NAME")
 	p.text(name + " - " + summary)
 	p.section("SYNOPSIS")
-	p.verbatim(usage)
+	p.verbatim(usage...)
 }
 
 // description adds the paragraphs of a help text. The paragraph about exit statuses has a section

@@ -45,15 +45,19 @@ func render(t *testing.T, program []string, page string) string {
 func writeManPages(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	help, err := exec.Command(buildMain(t, "../lmrun"), "-help").Output()
-	if err != nil {
-		t.Fatal(err)
+	arguments := []string{"man", directory}
+	for _, program := range []string{"lmrun", "lminit"} {
+		help, err := exec.Command(buildMain(t, "../"+program), "-help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		helpFile := filepath.Join(directory, program+".txt")
+		if err := os.WriteFile(helpFile, help, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		arguments = append(arguments, helpFile)
 	}
-	helpFile := filepath.Join(directory, "lmrun.txt")
-	if err := os.WriteFile(helpFile, help, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if exit, _, stderr := lm(t, "man", directory, helpFile); exit != 0 {
+	if exit, _, stderr := lm(t, arguments...); exit != 0 {
 		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	return directory
@@ -104,6 +108,9 @@ func linesOfPage(t *testing.T, name string) (want []string) {
 	if name == "lmrun" {
 		return []string{"lmrun -input a=a.bin -output d=d.bin model.lmb", "-sequence NAME",
 			"-watchdog DEV[=S]", "NAME", "SEE ALSO"}
+	}
+	if name == "lminit" {
+		return []string{"lminit -config FILE [flags of lmrun for every image]", "-config FILE"}
 	}
 	c := newRoot()
 	var err error

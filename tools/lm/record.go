@@ -32,6 +32,9 @@ type recordFlags struct {
 	protect        string
 	limit          uint64
 	sync           time.Duration
+	marks          string
+	portTable      string
+	unchecked      bool
 }
 
 func recordCommand() *cobra.Command {
@@ -39,7 +42,7 @@ func recordCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && f.portTable == "" {
 				failUsage("the program is missing; write the program and its arguments after --; " +
 					"see lm record --help")
 			}
@@ -71,6 +74,14 @@ func (f *recordFlags) defineFlags(flags *pflag.FlagSet) {
 			"so that the recording shows who wrote each word: huge (only huge pages), all or none")
 	defineSync(flags, &f.sync)
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses (0: no limit)")
+	flags.StringVar(&f.marks, "marks", "",
+		"file: each line that is appended to it becomes a mark of the recording "+
+			"(with QEMU: the file of the guest's port lm)")
+	flags.StringVar(&f.portTable, "port-table", "",
+		"write this file, the ACPI table of an external-facing port at addr=1 for QEMU's "+
+			"-acpitable, and record nothing")
+	flags.BoolVar(&f.unchecked, "unchecked", false,
+		"record QEMU also if its command line has an error")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
 		"what lm does if an access cannot be recorded: end (end the program), "+
 			"or unrecorded (continue the program without recording the access)")
@@ -94,7 +105,11 @@ var devicePattern = regexp.MustCompile(
 	`^(?:pci:|vfio:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
 
 func (f *recordFlags) run(program []string) {
-	o := recorder.Options{Program: program, AccessLimit: f.limit,
+	if f.portTable != "" {
+		f.writePortTable(program)
+		return
+	}
+	o := recorder.Options{Program: program, AccessLimit: f.limit, Marks: f.marks,
 		ContinueUnrecorded: f.onUnknown == "unrecorded",
 		Warnings:           prefixWriter{stderr}, Sync: f.sync}
 	checkSync(f.sync)
@@ -124,6 +139,8 @@ func (f *recordFlags) run(program []string) {
 	if onTerminal() {
 		o.Progress = stderr.file
 	}
+	f.checkQEMU(&o)
+	clearMarks(o.Marks)
 	out := fail.Must(files.OpenToReplace(f.out, 0o666))
 	defer out.Discard()
 	o.Out = synced.OnDisk(out)

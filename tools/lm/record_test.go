@@ -151,6 +151,19 @@ int main(int count, char **arguments) {
 }
 `
 
+// childIsAsleep reports whether the program that a recorder has started sleeps in a call.
+func childIsAsleep(process int) bool {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", process))
+	for _, path := range lists {
+		child, _ := os.ReadFile(path)
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%s/stat", bytes.TrimSpace(child)))
+		if bytes.Contains(stat, []byte("(program) S ")) {
+			return true
+		}
+	}
+	return false
+}
+
 // TestSleepUntilAnInterruptBecomesAPoll has a terminal in place of the driver's file.
 func TestSleepUntilAnInterruptBecomesAPoll(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -182,19 +195,25 @@ func TestSleepUntilAnInterruptBecomesAPoll(t *testing.T) {
 	c := exec.Command(buildMain(t, "."), "record", "-o", path("out.record"), "--file",
 		path("card")+"=2,1af4:1110", "--file", driver+"=0,1af4:1110", "--", path("program"),
 		path("card"), driver)
-	go func() {
-		for started := []byte{0}; started[0] == 0; {
-			time.Sleep(5 * time.Millisecond)
-			if _, err := card.ReadAt(started, 0); err != nil {
-				return // the test has ended
-			}
+	var text bytes.Buffer
+	c.Stdout, c.Stderr = &text, &text
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- c.Wait() }()
+	for isReady := false; !isReady; {
+		select {
+		case err := <-ended:
+			t.Fatalf("lm record: %v: %s", err, text.String())
+		case <-time.After(time.Millisecond):
+			isReady = childIsAsleep(c.Process.Pid)
 		}
-		time.Sleep(5 * time.Millisecond)
-		_, _ = card.WriteAt([]byte{2}, 4)
-		_, _ = device.WriteString("\n")
-	}()
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("lm record: %v: %s", err, out)
+	}
+	_, _ = card.WriteAt([]byte{2}, 4)
+	_, _ = device.WriteString("\n")
+	if err := <-ended; err != nil {
+		t.Fatalf("lm record: %v: %s", err, text.String())
 	}
 	if exit, _, stderr := lm(t, "import", path("out.record"), "-o", path("out.lmb")); exit != 0 {
 		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)

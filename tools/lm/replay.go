@@ -112,11 +112,11 @@ func (f *replayFlags) defineChecks(flags *pflag.FlagSet) {
 
 // outcome is the result of lm replay, which --json prints.
 type outcome struct {
-	Exit     int    `json:"exit"`
-	Code     string `json:"code"`
-	Reason   string `json:"reason,omitempty"`
-	Image    string `json:"image"`
-	Checksum string `json:"image_checksum"`
+	Exit   int    `json:"exit"`
+	Code   string `json:"code"`
+	Reason string `json:"reason,omitempty"`
+	Image  string `json:"image"`
+	identity
 	Sequence string `json:"sequence"`
 	Runs     int    `json:"runs"`
 	Ignored  uint32 `json:"ignored"`
@@ -184,7 +184,11 @@ func (f *replayFlags) replay(s *session) {
 }
 
 func (f *replayFlags) newOutcome(s *session) *outcome {
-	return &outcome{Code: hal.OK.Error(), Image: s.path, Checksum: s.view.ID(),
+	var id identity // the text has none
+	if asJSON {
+		id = identify(s.view)
+	}
+	return &outcome{Code: hal.OK.Error(), Image: s.path, identity: id,
 		Sequence: f.sequence, Command: -1,
 		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
 		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,

@@ -66,7 +66,7 @@ func (f *reportFlags) run(path string) {
 	profile := f.readProfile(path, view.ID())
 	const large = 1_000_000 // commands for which Analyze takes long enough to show progress
 	r := report.Analyze(view, sequence, newProgressBar("commands", len(view.Commands), large))
-	id := identify(file, view)
+	id := identify(view)
 	r.Image, r.Bytes = filepath.Base(path), uint64(len(file.Bytes()))
 	r.Checksum, r.SHA256 = id.Checksum, id.SHA256
 	size := 0

@@ -30,13 +30,13 @@ type comparison struct {
 }
 
 func compareImages(pathA, pathB string) *comparison {
-	fileA, viewA := openVerified(pathA)
-	fileB, viewB := openVerified(pathB)
+	_, viewA := openVerified(pathA)
+	_, viewB := openVerified(pathB)
 	a, err := lmb.FromView(viewA)
 	failIf(hal.BadImage, pathA, err)
 	b, err := lmb.FromView(viewB)
 	failIf(hal.BadImage, pathB, err)
-	idA, idB := identify(fileA, viewA), identify(fileB, viewB)
+	idA, idB := identify(viewA), identify(viewB)
 	return &comparison{report.ComparedImage{Name: pathA, Checksum: idA.Checksum,
 		SHA256: idA.SHA256}, report.ComparedImage{Name: pathB, Checksum: idB.Checksum,
 		SHA256: idB.SHA256}, report.Diff(a, b, viewA.WorstCaseUs, viewB.WorstCaseUs), a}

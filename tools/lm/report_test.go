@@ -121,6 +121,9 @@ func TestFailedRunIsProfiled(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "x.html")
 	mustRun(t, "", "report", "--profile", path, "-o", page, image)
 	text = string(mustRead(t, page))
+	if n := strings.Count(text, "bits that differ"); n != 1 {
+		t.Errorf("the page says %d times which bits differ, want once", n)
+	}
 	for _, want := range []string{"The run failed: expect failed",
 		`<a href="#c1">main, command 1</a> <code>expect.4 r&#43;0x0 == 0x10000ee</code>`,
 		"<dt>got</dt><dd><code>0x10000ed</code>", "<dt>wanted</dt><dd><code>0x10000ee</code>",

@@ -11,7 +11,6 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/check/golden"
 
@@ -49,8 +48,8 @@ func promisedInterface(t *testing.T) string {
 		value   any
 	}{
 		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}},
-		{"replay", outcome{}}, {"report", jsonReport{}},
-		{"import", importer.Report{}}, {"import --summary", traces.Summary{}},
+		{"info --origin", imageOrigin{}}, {"replay", outcome{}}, {"report", jsonReport{}},
+		{"import", importResult{}}, {"import --summary", traces.Summary{}},
 		{"compare", compareResult{}},
 		{"diff", comparison{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
 	} {

@@ -58,8 +58,9 @@ func hasForm(err error) bool { return err == nil || errors.Is(err, strconv.ErrRa
 func (e *elements) parseInline(text string) []byte {
 	if !strings.HasPrefix(text, "[") {
 		if _, ok := npy.Bits(e.dtype, text); !ok {
-			fail.With(hal.BadTensor, "%s must be a value of type %s for %s; "+
-				"if %[1]s is a file, write ./%[1]s", text, lmb.DTypes[e.dtype], e.name)
+			fail.With(hal.BadTensor, "%s must be a value of type %s (%s) for %s; "+
+				"if %[1]s is a file, write ./%[1]s", text, lmb.DTypes[e.dtype],
+				npy.Range(e.dtype), e.name)
 		}
 		count := int(e.size) / int(fbs.DTypeSize(e.dtype))
 		return e.parseValues(text, slices.Repeat([]string{text}, count))

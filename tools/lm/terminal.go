@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"math"
 	"os"
@@ -267,6 +268,9 @@ type limitedInput struct {
 	// number of bytes that may be read, in total and from here on: a device or a pipe may have no
 	// end
 	limit, remaining int64
+
+	hash             hash.Hash // of the first bytes; nil: not needed
+	position, hashed int64     // next byte to read, and number of bytes in the hash
 }
 
 func openFile(path string) *limitedInput {
@@ -295,7 +299,19 @@ func (in *limitedInput) Read(p []byte) (n int, err error) {
 		return 0, newFault(hal.IO, "%s: the pipe is empty and has no writer", in.Name())
 	}
 	in.remaining -= int64(n)
+	if end := in.position + int64(n); in.hash != nil && end > in.hashed {
+		in.hash.Write(p[in.hashed-in.position : n])
+		in.hashed = end
+	}
+	in.position += int64(n)
 	return n, err
+}
+
+// Seek is that of the file.
+func (in *limitedInput) Seek(offset int64, whence int) (int64, error) {
+	position, err := in.File.Seek(offset, whence)
+	in.position = position
+	return position, err
 }
 
 const (

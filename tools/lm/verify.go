@@ -27,10 +27,15 @@ type verifyFlags struct {
 	together    bool
 	loop        bool
 	board, keys string
+	processor   string // "" or for32Bits
+	madeFrom    []string
 	trustedKeys signed.Keys
 	longest     time.Duration
 	atLeast     uint32
 }
+
+// for32Bits is the value of --for: a processor of the player in C that cannot access 8 bytes.
+const for32Bits = "32bit"
 
 const longestRemedy = "; --longest raises the limit"
 
@@ -46,12 +51,16 @@ func verifyCommand() *cobra.Command {
 		"check that each sequence but init, stop and safe can run again and again")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one per line: "+
 		"check that one of these keys signed the image")
+	flags.StringArrayVar(&v.madeFrom, "made-from", nil, "check that the image was made from "+
+		"this capture, by its SHA-256 (repeat the flag for more)")
 	flags.Uint32Var(&v.atLeast, "at-least", 0,
 		"with --key: reject an image of a lower version (default: accept any version)")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
 		"reject an image with a sequence that could take longer than this")
 	flags.StringVar(&v.board, "board", "",
 		"the board that the image must be for (default: the one in the image)")
+	flags.StringVar(&v.processor, "for", "",
+		"the processor of the player in C; "+for32Bits+" rejects exact accesses of 8 bytes")
 	return c
 }
 
@@ -60,6 +69,10 @@ func (v *verifyFlags) checkArguments(_ *cobra.Command, args []string) error {
 	case v.atLeast != 0 && v.keys == "":
 		failUsage("--key is missing: --at-least needs --key, " +
 			"because only a signature protects the version")
+	case v.processor != "" && v.processor != for32Bits:
+		failUsage("--for %q: the only processor is %s", v.processor, for32Bits)
+	case v.together && len(v.madeFrom) > 0:
+		failUsage("--made-from checks one image; leave --together out")
 	case v.together && len(args) < 2:
 		failUsage("--together takes two images or more, not %s; see lm verify --help",
 			english.Count(len(args), "argument"))
@@ -78,8 +91,8 @@ func (v *verifyFlags) run(args []string) {
 	var ids []identity
 	warnings := []string{}
 	for _, path := range args {
-		file, view, more := v.verifyImage(path)
-		ids = append(ids, identify(file, view))
+		view, more := v.verifyImage(path)
+		ids = append(ids, identify(view))
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -109,15 +122,17 @@ func printWarnings(warnings []string) {
 }
 
 // verifyImage checks one image and returns its warnings.
-func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.View,
-	warnings []string) {
-	file = openImage(path)
+func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []string) {
+	file := openImage(path)
 	if v.keys != "" {
 		fail.On(file.Inspect(func(data []byte) error {
 			return v.trustedKeys.CheckSignature(data, v.atLeast)
 		}))
 	}
 	view = verifyFile(path, file)
+	for _, capture := range v.madeFrom {
+		checkMadeFrom(path, lmb.Header(view).Captures, capture)
+	}
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	fail.On(runtime.CheckWorstCaseTimes(view, longestRemedy))
 	warnings = checkBoards(view, v.board)
@@ -125,13 +140,16 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 		fail.With(hal.BadImage,
 			"%s: the image is suspicious, although a replay is not affected: %v", path, err)
 	}
+	if v.processor == for32Bits {
+		check32Bits(path, view)
+	}
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
 	warnings = append(warnings, fenceWarnings(view)...)
 	if v.loop {
 		warnings = append(warnings, failUnlessRepeatable(view, path, repeatedSequences(view))...)
 	}
-	return file, view, append(warnings, safeWarnings(view)...)
+	return view, append(warnings, safeWarnings(view)...)
 }
 
 // repeatedSequences returns the sequences that are meant to run again and again.
@@ -158,6 +176,34 @@ func failUnlessRepeatable(view *fbs.View, path string, sequences []int) (warning
 		warnings = append(warnings, repeat.Warning(polls)...)
 	}
 	return warnings
+}
+
+// check32Bits fails if an image has exact accesses of 8 bytes: lmplay_load rejects it then, unless
+// the port makes the accesses by hooks.
+func check32Bits(path string, view *fbs.View) {
+	n, first := 0, 0
+	for i := range view.Commands {
+		if c := &view.Commands[i]; needsExact64(view, c) {
+			if n++; n == 1 {
+				first = i
+			}
+		}
+	}
+	if n > 0 {
+		fail.With(hal.WrongDevice, "%s: a processor of 32 bits cannot make exact accesses of "+
+			"8 bytes: %s, the first is %s; the hooks load and store of a port may make them", path,
+			english.Count(n, "command"), lmb.PlaceText(view, first))
+	}
+}
+
+// needsExact64 reports whether lmplay_load rejects a command on 32 bits.
+func needsExact64(view *fbs.View, c *fbs.Command) bool {
+	if c.Opcode == gen.OpcodePoint {
+		tlb := view.Board(int(view.Windows[c.Window].Device)).TLB
+		return tlb != nil && tlb.ConfigWidth == 8
+	}
+	isBulk := c.Opcode != gen.OpcodeExpect && gen.Access(c.Mode) == gen.AccessBulk
+	return c.Width == 8 && !isBulk
 }
 
 func safeWarnings(view *fbs.View) []string {
@@ -199,15 +245,22 @@ func (v *verifyFlags) printVerified(path string, id identity, view *fbs.View,
 			lmb.SequenceChecksum(view, i))
 	}
 	if asJSON {
-		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
+		fields := map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
 			"image_checksum": id.Checksum, "sha256": id.SHA256,
 			"commands":  len(view.Commands) - len(view.Sequences),
-			"checksums": checksums, "warnings": warnings})
+			"checksums": checksums, "warnings": warnings}
+		if v.madeFrom != nil {
+			fields["made_from"] = v.madeFrom
+		}
+		printJSON(stdout, fields)
 		return
 	}
 	printLine(stdout, "%s: valid, %s", path,
 		english.Count(len(view.Commands)-len(view.Sequences), "command"))
 	printLine(stdout, "  %s", id)
+	for _, capture := range v.madeFrom {
+		printLine(stdout, "  made from %s", capture)
+	}
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),

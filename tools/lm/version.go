@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"lightmetal/fbs"
 
@@ -23,6 +24,7 @@ type versionInfo struct {
 func thisVersion() versionInfo {
 	v := versionInfo{Version: version, Format: fmt.Sprintf("%d.%d", fbs.FormatMajor,
 		fbs.FormatMinor), Schema: fmt.Sprintf("%016x", fbs.SchemaHash)}
+	v.Revision, v.Modified = linkedRevision()
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -39,6 +41,22 @@ func thisVersion() versionInfo {
 		}
 	}
 	return v
+}
+
+// toolName returns the version without revision and tags.
+func toolName() string {
+	name, _, _ := strings.Cut(version, " (")
+	return name
+}
+
+// linkedRevision returns the revision that build.sh has added to the version, or "".
+func linkedRevision() (revision string, modified bool) {
+	_, rest, _ := strings.Cut(version, " (")
+	revision, _, _ = strings.Cut(strings.TrimSuffix(rest, ")"), ", ")
+	if revision == "no revision" {
+		return "", false
+	}
+	return strings.CutSuffix(revision, "-modified")
 }
 
 func (v versionInfo) String() string {
@@ -58,7 +76,7 @@ func (v versionInfo) String() string {
 
 // program returns the version and, if it is known, the revision in one line.
 func (v versionInfo) program() string {
-	text := v.Version
+	text := toolName()
 	if v.Revision != "" {
 		const digits = 12 // enough to find the revision
 		text += " (" + v.Revision[:min(len(v.Revision), digits)]

@@ -528,6 +528,27 @@ func lminitWithScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, "lminit"), args...)
 }
 
+// TestImagesWithAKeyAreReplayedByTheSignedProgram: lmrun-signed starts only for images with a key,
+// and only if it is there.
+func TestImagesWithAKeyAreReplayedByTheSignedProgram(t *testing.T) {
+	path := writeConfiguration(t, "image edu.lmb\nimage edu.lmb\nkey keys.pub\n")
+	for want, signedProgram := range map[string]bool{
+		"plain\nsigned\n": true,
+		"plain\nplain\n":  false,
+	} {
+		c := lminitWithScript(t, "echo plain\n", "-config", path)
+		if signedProgram {
+			program := filepath.Join(filepath.Dir(c.Path), "lmrun-signed")
+			if err := os.WriteFile(program, []byte("#!/bin/sh\necho signed\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if stdout, err := c.Output(); err != nil || string(stdout) != want {
+			t.Errorf("output %q, error %v; want %q", stdout, err, want)
+		}
+	}
+}
+
 // startReplay starts a command of lminit, and waits until its replay prints "begun". It returns the
 // further lines.
 func startReplay(t *testing.T, c *exec.Cmd) *bufio.Scanner {

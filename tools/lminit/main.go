@@ -1,5 +1,6 @@
 // Lminit starts lmrun for each image of a configuration file, one after the other, and again after
-// a failure or success if the file says so. lmrun must be in the same directory as lminit.
+// a failure or success if the file says so. lmrun must be in the same directory as lminit. If
+// lmrun-signed is there, too, lminit starts it for images with a key.
 //
 // As PID 1, lminit also mounts file systems, reaps orphaned processes, and finally halts, reboots
 // or powers off the machine. CONFIGURATION.md is its manual.
@@ -19,9 +20,10 @@ import (
 // revision.
 var version = "lminit 0.1"
 
-const usage = `lminit starts lmrun for every image that a configuration names.
+const usage = `usage: lminit -config FILE [flags of lmrun for every image]
 
-usage: lminit -config FILE [flags of lmrun for every image]
+Lminit starts lmrun for every image that a configuration names, and lmrun-signed if
+that is installed beside it and the image has a line "key".
 
   -config FILE  images and their flags, one "name value" per line, and what to do on failure
   -check        only verify the configuration and the images

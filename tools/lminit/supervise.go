@@ -147,8 +147,12 @@ func preparationFailureText(err error) string {
 }
 
 func (s *supervisor) deviceNames(arguments []string) []string {
+	return s.options(arguments).Devices
+}
+
+func (s *supervisor) options(arguments []string) args.Options {
 	o, _ := args.Parse(append(slices.Clone(arguments), s.commandLineFlags...))
-	return o.Devices
+	return o
 }
 
 func (s *supervisor) runReplay(flags []string) (exit int) {
@@ -159,6 +163,16 @@ func (s *supervisor) runReplay(flags []string) (exit int) {
 	}
 	defer unix.Close(pipe)
 	return s.awaitReplay(pid, pipe)
+}
+
+// replayProgram returns lmrun-signed for an image with a key, if it is there, and lmrun otherwise:
+// an lmrun that cannot check signatures rejects -key.
+func (s *supervisor) replayProgram(directory string, flags []string) string {
+	signed := filepath.Join(directory, "lmrun-signed")
+	if s.options(flags).KeyFile != "" && unix.Access(signed, unix.X_OK) == nil {
+		return signed
+	}
+	return filepath.Join(directory, "lmrun")
 }
 
 // startReplay starts lmrun from the directory of lminit. reportFD is where it reports how long it
@@ -185,7 +199,7 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 			Setpgid: true,
 		},
 	}
-	pid, err = syscall.ForkExec(filepath.Join(filepath.Dir(self), "lmrun"), words, attributes)
+	pid, err = syscall.ForkExec(s.replayProgram(filepath.Dir(self), flags), words, attributes)
 	unix.Close(pipe[1])
 	if err != nil {
 		unix.Close(pipe[0])

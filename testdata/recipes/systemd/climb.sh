@@ -8,6 +8,8 @@
 # Exit status 97: this machine does not allow that. The reason is printed.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR
+source "$here/namespace.sh"
 steps="restarting
 reset function of pci:0000:01:00.0
 reset bus of pci:0000:01:00.0
@@ -51,43 +53,24 @@ grep -c -e =failed -e =0 | grep 2 && systemctl poweroff -ff'" >"${unit%/*}/end.s
 
 # run_systemd EXIT replaces this process, which is PID 1 of new namespaces, by systemd.
 run_systemd() {
-	local root=$dir/mount/root name
+	local root=$dir/mount/root
 	mount --make-rprivate /
 	mount -t tmpfs none "$dir/mount"
 	mkdir "$dir"/mount/{root,upper,work}
 	mount -t overlay none "$root" \
 		-o "lowerdir=/,upperdir=$dir/mount/upper,workdir=$dir/mount/work"
-	mount -t proc none "$root/proc"
-	mount -t sysfs none "$root/sys"
-	mount -t cgroup2 none "$root/sys/fs/cgroup"
-	mount --bind "$dir/bus" "$root/sys/bus/pci"
-	for name in run tmp dev; do mount -t tmpfs none "$root/$name"; done
-	mkdir "$root/dev/shm" "$root/dev/pts" "$root/result"
-	for name in null zero full random urandom tty; do
-		: >"$root/dev/$name"
-		mount --bind "/dev/$name" "$root/dev/$name"
-	done
-	mount --bind "$dir/result" "$root/result"
+	mount_root "$root" "$dir/bus" "$dir/result"
 	install_files "$root" "$1"
-	exec chroot "$root" env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-		/lib/systemd/systemd --system --unit=test.target --show-status=no
+	exec_systemd "$root" test.target
 }
 
 # boot EXIT runs systemd until the unit has failed for good (exit status 130) or the machine is to
 # be rebooted (129). The files of DIR/bus and DIR/result remain.
 boot() {
-	local status=0
 	rm -rf "$dir/bus" "$dir/result"
-	mkdir -p "$dir/bus" "$dir/result" "$dir/mount" "$group"
+	mkdir -p "$dir/bus" "$dir/result" "$dir/mount"
 	make_bus "$dir/bus"
-	(
-		echo "$BASHPID" >"$group/cgroup.procs"
-		timeout -s KILL 60 unshare --mount --pid --ipc --uts --cgroup --fork --kill-child \
-			"${BASH_SOURCE[0]}" "$lminit" "$dir" "$1" </dev/null >"$dir/result/boot" 2>&1 ||
-			exit $?
-	) 2>/dev/null || status=$?
-	find "$group" -depth -type d -exec rmdir {} +
-	return $status
+	boot_in_group 60 "${BASH_SOURCE[0]}" "$lminit" "$dir" "$1"
 }
 
 # expect EXIT STATUS LOG FILES boots with an lmrun that ends with EXIT. STATUS is the expected
@@ -109,10 +92,7 @@ expect() {
 
 lminit=$1 dir=$2
 [[ -z ${3:-} ]] || run_systemd "$3"
-group=$(sed -n 's/^cgroup2* \([^ ]*\) cgroup2 .*/\1/p' /proc/mounts | head -1)
-[[ $EUID == 0 && -x /lib/systemd/systemd && -n $group ]] ||
-	{ echo "needs root, systemd and control groups of version 2"; exit 97; }
-group=$group/lightmetal-test-$$
-mkdir "$group" || exit 97
+[[ -x /lib/systemd/systemd ]] || { echo "needs systemd"; exit 97; }
+prepare_group
 for exit in 64 65 77; do expect $exit 130 "" 0; done
 for exit in 71 75; do expect $exit 129 "$steps"$'\n'"$steps" 5; done

@@ -247,6 +247,7 @@ static void reject_null(struct file *f) {
 	struct lmplay_result result;
 	lmplay_fault(NULL);
 	lmplay_stop(NULL);
+	lmplay_interrupt(NULL);
 	EXPECT(lmplay_next_ns(NULL) == 0);
 	lmplay_result(NULL, NULL);
 	lmplay_result(NULL, &result);
@@ -339,6 +340,19 @@ static void move_by_dma(struct file *f) {
 	EXPECT(machine.cleaned > 0 && machine.invalidated > 0);
 	EXPECT(lmplay_run(&r, 0, 1000000000, &result) == LMPLAY_OK);
 	machine.is_edu = false;
+
+	// An interrupt ends the pause of a poll before its time.
+	EXPECT(lmplay_start(&r, 0, 0) == LMPLAY_OK);
+	while (lmplay_next_ns(&r) == 0)
+		EXPECT(lmplay_step(&r, 1) == LMPLAY_BUSY);
+	uint64_t due = lmplay_next_ns(&r);
+	EXPECT(lmplay_step(&r, 1) == LMPLAY_BUSY && lmplay_next_ns(&r) == due);
+	finish_edu(&machine);
+	lmplay_interrupt(&r);
+	EXPECT(lmplay_next_ns(&r) == 0 && lmplay_step(&r, 2) == LMPLAY_BUSY && machine.time < due);
+	EXPECT(lmplay_next_ns(&r) == 0 && lmplay_step(&r, 1) == LMPLAY_BUSY);
+
+	EXPECT(load(f, &r, &hooks, NULL) == LMPLAY_OK);
 	hooks.wait = NULL; // the player reads the clock again and again
 	machine.tick = 1000000;
 	EXPECT(lmplay_run(&r, 0, 0, &result) == LMPLAY_DEADLINE_PASSED);

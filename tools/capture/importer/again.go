@@ -92,6 +92,14 @@ func (w *wholeReader) Device(line int, _ int64, write bool, bus uint64, data []b
 	return nil
 }
 
+// Both takes what --ignore names as written by the device, and the rest as stored by the program.
+func (w *wholeReader) Both(line int, time int64, bus uint64, data []byte) error {
+	ignored := slices.ContainsFunc(w.options.Ignore, func(r Range) bool {
+		return r.Bus && bus >= r.First && bus <= r.Last
+	})
+	return w.Device(line, time, ignored, bus, data)
+}
+
 func (w *wholeReader) Memory(_ int, bus, size uint64) error {
 	w.recording.Memory = append(w.recording.Memory, again.Span{Bus: bus, Size: size})
 	return nil

@@ -78,6 +78,9 @@ func (f *blockFinder) Block(a *traces.Access, data []byte) error {
 // Device implements traces.Sink.
 func (f *blockFinder) Device(int, int64, bool, uint64, []byte) error { return nil }
 
+// Both implements traces.Sink.
+func (f *blockFinder) Both(int, int64, uint64, []byte) error { return nil }
+
 // Memory implements traces.Sink.
 func (f *blockFinder) Memory(int, uint64, uint64) error { return nil }
 

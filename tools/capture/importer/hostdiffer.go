@@ -213,6 +213,9 @@ func (c *repetitionDiff) recordContents(ranges []hostRange, wrote bool) bool {
 func (l *lifter) Memory(line int, bus, size uint64) error {
 	l.host.exact = true
 	l.flushDeviceWrites(0)
+	if l.isAfterPart(line) {
+		return nil
+	}
 	if size > hostSizeMax {
 		return tooLargeError(line, bus, size)
 	}

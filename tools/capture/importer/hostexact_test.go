@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
@@ -279,5 +280,77 @@ func TestAnswersStoredByTheProgramCauseAWarning(t *testing.T) {
 	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(),
 		"output answer: the program, not the device, stored 8 bytes of this output last") {
 		t.Errorf("half of the answer by the program: the report lacks the warning:\n%v", report)
+	}
+}
+
+// mixedRecording has a page that a program and a device wrote between two stores.
+func mixedRecording(mixed ...string) string {
+	return recordText(slices.Concat([]string{"DEVICE 0 1b36 0010 0000:00:08.0",
+		"BAR 0 0 0 feb80000 4000", "MEM 10000 2000", "W 0 28 4 00000100", "W 0 2c 4 00000000",
+		"W 0 1000 4 01000000"}, mixed, []string{"W 0 1004 4 01000000", "R 0 1c 4 01000000"}))
+}
+
+// TestImageNeverHasItsOwnAnswers: of a page that both wrote, the user names who stored what.
+func TestImageNeverHasItsOwnAnswers(t *testing.T) {
+	text := mixedRecording("HB 10000 16 41414141414141414242424242424242",
+		"HB 10010 8 4343434343434343", "HB 11000 8 4444444444444444")
+	o := Options{From: FromRecord}
+	wantError(t, text, o, "line 8: host memory at bus addresses 0x10000 to 0x10017 (and 1 more "+
+		"range): between two stores to the device, both the program and the device wrote this "+
+		"page, and the recording does not show who wrote these bytes; --ignore "+
+		"bus:0x10000-0x10017,bus:0x11000-0x11007 leaves them to the device, --as-data "+
+		"bus:0x10000-0x10017,bus:0x11000-0x11007 or an --input stores them; or record again so "+
+		"that buffers do not share pages: "+recordFlagsHint)
+	bus := func(first, last uint64) []Range { return []Range{{Place{Bus: true}, first, last}} }
+	o.Ignore, o.AsData = bus(0x10000, 0x10007), bus(0x10008, 0x1000f)
+	o.Inputs = []TensorSpec{mustTensor(t, "x=bus:0x10010,uint8,8")}
+	_, _, err := Import(strings.NewReader(text), o)
+	if err == nil || !strings.HasPrefix(err.Error(),
+		"line 10: host memory at bus addresses 0x11000 to 0x11007: ") {
+		t.Errorf("got %v, want the range that no flag names", err)
+	}
+	o.Ignore = append(o.Ignore, bus(0x11000, 0x11fff)...)
+	got := importedListing(t, text, o)
+	if !strings.Contains(got, "copy.8 host0+0x8 <- hex 42424242 42424242 bulk\n") ||
+		!strings.Contains(got, "copy.8 host0+0x10 <- x[0:8]\n") ||
+		strings.Contains(got, "41414141") || strings.Contains(got, "44444444") ||
+		strings.Contains(got, "poll.4 host") {
+		t.Errorf("want the stores of the program, and nothing of the device:\n%s", got)
+	}
+	o = Options{From: FromRecord, Part: Part{To: "7"}}
+	if got := importedListing(t, text, o); !strings.Contains(got, "bar0+0x1000") {
+		t.Errorf("a part before this page:\n%s", got)
+	}
+}
+
+// TestPartHasNoMemoryOfLaterLines: what is mapped and written behind the part is not in its image.
+func TestPartHasNoMemoryOfLaterLines(t *testing.T) {
+	text := mixedRecording("MEM 900000 1000", "HR 900000 8 4141414141414141",
+		"HR 10000 8 4242424242424242", "HW 11000 8 4343434343434343")
+	got := importedListing(t, text, Options{From: FromRecord, Part: Part{To: "7"}})
+	if strings.Contains(got, "host1") || strings.Contains(got, "4141") ||
+		strings.Contains(got, "4242") || !strings.Contains(got, "write.4 bar0+0x1000 0x1\n") {
+		t.Errorf("want only what the part has:\n%s", got)
+	}
+	image, _ := mustImport(t, text, Options{From: FromRecord})
+	if n := len(image.Windows); n != 3 {
+		t.Errorf("the image of all has %d windows, want 3", n)
+	}
+}
+
+// TestAnyDeviceMayKeepItsBusAddresses has a device without tiles.
+func TestAnyDeviceMayKeepItsBusAddresses(t *testing.T) {
+	text := mixedRecording("HR 11000 8 0010010000000000", "HW 10000 8 4343434343434343")
+	o := Options{From: FromRecord, FixedHost: true}
+	image, _ := mustImport(t, text, o)
+	if w := image.Windows[len(image.Windows)-1]; fbs.FixedBusAddress(&w.Window) != 0x10000 {
+		t.Errorf("window %+v, want one at bus address 0x10000", w)
+	}
+	got := importedListing(t, text, o)
+	for _, want := range []string{"write.8 bar0+0x28 0x10000\n", "copy.8 host0+0x1000 <- hex 00100100 00000000 bulk\n",
+		"poll.4 host0+0x4 == 0x43434343"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the image lacks %q:\n%s", want, got)
+		}
 	}
 }

@@ -72,7 +72,10 @@ func (f *hostFixer) run() (out passResult, err error) {
 
 // limitClusters joins near clusters until the device has enough regions for all of them.
 func (f *hostFixer) limitClusters() error {
-	most := f.board.Outbound.RegionCount
+	most := hostsMax
+	if f.board.Outbound != nil {
+		most = f.board.Outbound.RegionCount
+	}
 	for gap := uint64(hostBlockSize); len(f.clusters) > most && gap <= hostSizeMax; gap *= 2 {
 		f.joinNear(gap)
 	}
@@ -106,9 +109,9 @@ func (f *hostFixer) findClusters() {
 	f.joinNear(hostBlockSize)
 }
 
-// isReplaced reports whether clusters replace a host memory because tiles access it.
+// isReplaced reports whether clusters replace a host memory: tiles access it, or the user wants it.
 func (f *hostFixer) isReplaced(h *hostSpace) bool {
-	return h.throughIATU || h.exact && f.board.Outbound != nil
+	return h.throughIATU || h.exact && (f.board.Outbound != nil || f.options.FixedHost)
 }
 
 // joinNear joins clusters if the gap between them is smaller than `gap`.

@@ -27,10 +27,14 @@ type hostMemory struct {
 	pendingSince    int64 // time of the first write in wrote
 	pendingLine     int   // line of the last write in wrote
 	programAccesses int   // accesses of the program to host memory through the PCIe tile
+	undecided       []undecidedRange
 }
 
 // Device processes an access of the device to host memory at a bus address.
 func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byte) error {
+	if l.isAfterPart(line) {
+		return nil
+	}
 	i, offset, err := l.hostSpaceAt(line, bus, uint64(len(data)))
 	if err != nil {
 		return err

@@ -252,6 +252,9 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 	if err == nil {
 		err = l.cut.checkParts(t.Lines)
 	}
+	if err == nil {
+		err = l.checkUndecided()
+	}
 	l.flushDeviceWrites(0)
 	l.msix = t.MSIX
 	return l, t, err

@@ -43,7 +43,8 @@ type Record struct {
 	// addresses. 0: Data has one access.
 	Width uint8
 	Bdf   uint32 // bus, device and function, for ConfigWrite and ConfigRead
-	// offset in the BAR or in configuration space; bus address of HostWrite, HostRead and Memory
+	// offset in the BAR or in configuration space; bus address of HostWrite, HostRead, HostBoth
+	// and Memory
 	Offset uint64
 	Data   []byte // lowest address first; nil for Clock
 	Clocks uint32 // number of clock steps, for Clock
@@ -75,13 +76,15 @@ const (
 	// the device reaches Size bytes of host memory at Offset from now on
 	Memory
 	Interrupt // the device raised an interrupt; Offset is its number
+	// program and device wrote a page of host memory; who wrote Data is not known
+	HostBoth
 )
 
 var kinds = map[string]Kind{
 	"W": BarWrite, "R": BarRead, "WS": BarWrite, "RS": BarRead,
 	"CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead,
 	"CLK": Clock, "MARK": Mark, "NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
-	"IRQ": Interrupt,
+	"IRQ": Interrupt, "HB": HostBoth,
 }
 
 // Error is a defect of a recording, with its line and column, both from 1.
@@ -303,7 +306,7 @@ func (p *parser) readRecord() {
 		p.readBARAccess(r, several)
 	case ConfigWrite, ConfigRead:
 		p.readConfigAccess(r)
-	case HostWrite, HostRead:
+	case HostWrite, HostRead, HostBoth:
 		p.readAccess(r)
 	case Memory:
 		r.Offset, r.Size = p.readNumber("address", 16, 64), p.readNumber("size", 16, 64)

@@ -113,7 +113,8 @@ func (p *parser) noteGap(r *Record) {
 	}
 	if p.version == 2 && p.devices.chosen == nil {
 		p.devices.isOther = true
-		if r.Kind == Memory || r.Kind == HostRead || r.Kind == HostWrite || r.Kind == Event {
+		switch r.Kind {
+		case Memory, HostRead, HostWrite, HostBoth, Event:
 			p.devices.earlyRecords = append(p.devices.earlyRecords, r.clone())
 		}
 	}

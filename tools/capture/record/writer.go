@@ -55,8 +55,8 @@ func (w *Writer) Bar(number, device, index int, base, size uint64) {
 // bus address.
 func (w *Writer) Memory(address, size uint64) { w.Line("MEM %x %x", address, size) }
 
-// HostAccess writes an access to host memory. kind is "HR" for data that the program stored, and
-// "HW" for data that a device wrote.
+// HostAccess writes an access to host memory. kind is "HR" for data that the program stored, "HW"
+// for data that a device wrote, and "HB" for data of which this is not known.
 func (w *Writer) HostAccess(kind string, address uint64, data []byte) {
 	w.Line("%s %x %d %x", kind, address, len(data), data)
 }

@@ -89,8 +89,9 @@ func (r *recording) addDMAMapping(t *thread, c *call, _ uint64) {
 	}
 	r.hostMemory.usesIOMMU = true
 	if w, ok := readWords(t, c.arguments[2], 8); ok {
+		const canWrite = 2 // VFIO_DMA_MAP_FLAG_WRITE
 		r.addDMARangeOfKind(t, uint64At(w, 2), uint64At(w, 6), uint64At(w, 4),
-			dmaRange{byVFIO: true})
+			dmaRange{byVFIO: true, isReadOnly: w[1]&canWrite == 0})
 	}
 }
 
@@ -115,7 +116,9 @@ func (r *recording) recordBeforeDMAUnmap(t *thread, c *call) bool {
 	from, to := r.hostMemory.overlapping(first, last)
 	if slices.ContainsFunc(r.hostMemory.ranges[from:to],
 		func(m *dmaRange) bool { return m.isTracked }) {
+		r.hostMemory.isUnmapping = true
 		r.recordChangesBetween(byDevice, first, last)
+		r.hostMemory.isUnmapping = false
 	}
 	return true
 }
@@ -135,7 +138,9 @@ func (r *recording) removeDMAMapping(t *thread, c *call, _ uint64) {
 func (r *recording) addIOMMUFDMapping(t *thread, c *call, _ uint64) {
 	r.hostMemory.usesIOMMU = true
 	if w, ok := readWords(t, c.arguments[2], 10); ok {
-		r.addDMARange(t, uint64At(w, 4), uint64At(w, 6), uint64At(w, 8))
+		const canWrite = 2 // IOMMU_IOAS_MAP_WRITEABLE
+		r.addDMARangeOfKind(t, uint64At(w, 4), uint64At(w, 6), uint64At(w, 8),
+			dmaRange{isReadOnly: w[1]&canWrite == 0})
 	}
 }
 

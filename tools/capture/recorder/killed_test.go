@@ -18,7 +18,7 @@ import (
 )
 
 // killCount returns how often a test kills the recorder or the program.
-func killCount() int { return effort.Cases(10, 50, 200) }
+func killCount() int { return effort.Cases(10, 25, 200) }
 
 // countingRun is a recorded program that stores 1, 2, 3 and so on to consecutive words of a card.
 type countingRun struct {

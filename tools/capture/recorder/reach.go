@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -36,7 +37,8 @@ type dmaRange struct {
 	// the range is in huge pages whose physical addresses the program can look up
 	byPhysicalAddress bool
 	// VFIO has mapped the range; it does so as long as the program has a VFIO file open
-	byVFIO bool
+	byVFIO     bool
+	isReadOnly bool // the device only reads the range
 }
 
 // lastBus returns the bus address of the last byte.
@@ -75,7 +77,7 @@ func (m *dmaRange) split(bus uint64) *dmaRange {
 		mappingStarts:    starts,
 		protectTriedSize: m.protectTriedSize - min(m.protectTriedSize, n),
 		reportedMixed:    m.reportedMixed, isTracked: m.isTracked,
-		byPhysicalAddress: m.byPhysicalAddress, byVFIO: m.byVFIO,
+		byPhysicalAddress: m.byPhysicalAddress, byVFIO: m.byVFIO, isReadOnly: m.isReadOnly,
 	}
 	stored := m.programStores
 	m.programStores = nil
@@ -100,6 +102,7 @@ func (m *dmaRange) split(bus uint64) *dmaRange {
 func (m *dmaRange) extends(next *dmaRange) bool {
 	return next.size < mergedSizeMax && m.space == next.space && m.isTracked == next.isTracked &&
 		m.byVFIO == next.byVFIO && m.byPhysicalAddress == next.byPhysicalAddress &&
+		m.isReadOnly == next.isReadOnly &&
 		!m.hasWatchedPages && !next.hasWatchedPages && m.start+m.size == next.start &&
 		m.bus+m.size == next.bus
 }
@@ -131,6 +134,9 @@ type hostMemory struct {
 	reportedUntracked bool
 
 	usesIOMMU bool // a program uses an IOMMU to map memory for a device
+	// Bus addresses of the pages that a device wrote since they were mapped for it
+	writtenByDevice map[uint64]bool
+	isUnmapping     bool // the device loses the memory before the program's next store to it
 
 	bytes, retiredBytes uint64 // sizes of all ranges and of all retired ranges
 	mappingCount        int    // number of mappings for devices so far
@@ -197,7 +203,8 @@ func (r *recording) addDMARange(t *thread, start, size, bus uint64) *dmaRange {
 	return r.addDMARangeOfKind(t, start, size, bus, dmaRange{})
 }
 
-// addDMARangeOfKind is addDMARange for memory with the fields byPhysicalAddress and byVFIO of kind.
+// addDMARangeOfKind is addDMARange for memory with the fields byPhysicalAddress, byVFIO and
+// isReadOnly of kind.
 func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind dmaRange) *dmaRange {
 	if size == 0 || bus+size-1 < bus {
 		return nil
@@ -211,6 +218,7 @@ func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind d
 		space: t.space, start: start, bus: bus, size: size,
 		mappingStarts:     []uint64{bus},
 		byPhysicalAddress: kind.byPhysicalAddress, byVFIO: kind.byVFIO,
+		isReadOnly: kind.isReadOnly,
 	}
 	if !m.readCurrent(t.tid, make([]byte, 1), 0) {
 		r.reportEvent("host memory at bus address 0x%x "+
@@ -218,6 +226,7 @@ func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind d
 		return nil
 	}
 	r.hostMemory.takeRetired(m)
+	r.hostMemory.forgetDevicePages(m)
 	r.discardRetired(size)
 	r.out.Memory(bus, size)
 	m.hasWatchedPages = r.watchRange(t, m)
@@ -431,6 +440,8 @@ const (
 	// completion
 	byDeviceSeen
 	byProgram
+	// The program wrote the page, and the device probably too: who wrote a word is not known
+	byBoth
 )
 
 // recordChanges records the changes of host memory since the last call: first those of devices,
@@ -522,15 +533,17 @@ func (r *recording) compareSpan(m *dmaRange, from, to uint64, unknown author,
 			now := bytes.Clone(there) // the memory may change again at any time
 			who, address := unknown, m.start+at
 			switch {
-			case isFirst:
+			case isFirst, m.isReadOnly:
+				who = byProgram
 			case m.space.isWatchedAt(address) || m.space.isClosedAt(address):
 				who = byDeviceSeen
 			case m.space.isOpenAt(address): // after mprotect, kernels can lose track of writes
 				who = byProgram
 			case known && (inRanges(written, address) || r.writtenSince(m, address)):
-				who = byProgram
+				who = r.hostMemory.authorOfWrittenPage(m.bus + at)
 			case known:
 				who = byDevice
+				r.hostMemory.noteDevicePage(m.bus + at)
 			}
 			list = append(list, r.hostMemory.differingWords(m.bus+at, now, who)...)
 			r.hostMemory.pages.Set(m.bus+at, now)
@@ -538,6 +551,36 @@ func (r *recording) compareSpan(m *dmaRange, from, to uint64, unknown author,
 		at += n
 	}
 	return list
+}
+
+// authorOfWrittenPage returns who changed a page that the program wrote. If the device is losing
+// the memory, the program hardly stored for it: it wrote elsewhere in the page.
+func (h *hostMemory) authorOfWrittenPage(bus uint64) author {
+	if h.isUnmapping || h.writtenByDevice[bus&^(pageSize-1)] {
+		return byBoth
+	}
+	return byProgram
+}
+
+func (h *hostMemory) noteDevicePage(bus uint64) {
+	if h.writtenByDevice == nil {
+		h.writtenByDevice = map[uint64]bool{}
+	}
+	h.writtenByDevice[bus&^(pageSize-1)] = true
+}
+
+// forgetDevicePages forgets what devices wrote to the bus addresses of m, which has other memory.
+func (h *hostMemory) forgetDevicePages(m *dmaRange) {
+	first := m.bus &^ (pageSize - 1)
+	if n := (m.lastBus()-first)/pageSize + 1; n < uint64(len(h.writtenByDevice)) {
+		for i := range n {
+			delete(h.writtenByDevice, first+i*pageSize)
+		}
+		return
+	}
+	maps.DeleteFunc(h.writtenByDevice, func(bus uint64, _ bool) bool {
+		return bus >= first && bus <= m.lastBus()
+	})
 }
 
 // inRanges reports whether an address is in one of the given ranges, which are in ascending order.

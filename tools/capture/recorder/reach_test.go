@@ -37,7 +37,7 @@ func recordDMA(t *testing.T, o Options) *runResult {
 // events returns the accesses to BARs and the changes of host memory as the format writes them.
 func (r *runResult) events() (list []string) {
 	names := map[record.Kind]string{record.BarWrite: "W", record.BarRead: "R",
-		record.HostRead: "HR", record.HostWrite: "HW"}
+		record.HostRead: "HR", record.HostWrite: "HW", record.HostBoth: "HB"}
 	for _, a := range r.capture.Records {
 		if name := names[a.Kind]; name != "" {
 			list = append(list, fmt.Sprintf("%s %x %d %x", name, a.Offset, len(a.Data), a.Data))

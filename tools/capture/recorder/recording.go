@@ -39,6 +39,8 @@ type Options struct {
 	// After an access that cannot be recorded, the program continues without being recorded.
 	// Otherwise it is killed.
 	ContinueUnrecorded bool
+	Marks              string    // file; each line in it becomes a MARK line; may be ""
+	Notes              []string  // NOTE lines at the start of the record
 	Progress           io.Writer // receives a progress line about once a second; may be nil
 	Warnings           io.Writer // receives a line for each gap and event of the record; may be nil
 }
@@ -88,6 +90,7 @@ type recording struct {
 	// sources of interrupts: eventfds by the kernel's number, and files of drivers by path
 	eventSources  map[uint64]*interruptSource
 	driverSources map[string]*interruptSource
+	marks         markFile
 	// Keys of the reports that are made only once, such as the path of a device file that system
 	// calls access.
 	reportedOnce map[string]bool
@@ -117,6 +120,9 @@ func Run(o Options) (Result, error) {
 			fmt.Fprintln(o.Warnings, "the recording cannot be written:", err)
 		})
 	}
+	for _, note := range o.Notes {
+		out.Line("NOTE %s", note)
+	}
 	if err := r.startProgram(); err != nil {
 		_ = out.close()
 		return r.result, err
@@ -124,6 +130,7 @@ func Run(o Options) (Result, error) {
 	defer r.forwardSignals()()
 	r.resume(r.threads[r.mainPID], 0)
 	r.handleStops()
+	r.readMarks()
 	out.noteTimes()
 	r.result.Accesses, r.result.Devices = r.accesses, len(r.devices)
 	if err := out.close(); err != nil {
@@ -160,6 +167,7 @@ func (r *recording) handleStops() {
 			return
 		}
 		r.out.beginStop()
+		r.readMarks()
 		t := r.threads[tid]
 		switch {
 		case t == nil && status.Stopped():

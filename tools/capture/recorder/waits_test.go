@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,14 +16,17 @@ import (
 )
 
 // requestVariable is the environment variable of a recorder for which the request FIOCLEX, which
-// every file accepts, stands for another one.
+// every file accepts, stands for another one, and FIONCLEX for a second one after a comma.
 const requestVariable = "LM_RECORDER_REQUEST"
 
-// replaceRequest makes FIOCLEX stand for the request that requestVariable names.
+// replaceRequest makes FIOCLEX and FIONCLEX stand for the requests that requestVariable names.
 func replaceRequest() {
+	stand := map[string]uint32{}
+	first, second, _ := strings.Cut(os.Getenv(requestVariable), ",")
+	stand[first], stand[second] = 0x5451, 0x5450 // FIOCLEX, FIONCLEX
 	for i := range ioctlHandlers {
-		if fmt.Sprintf("%#x", ioctlHandlers[i].request) == os.Getenv(requestVariable) {
-			ioctlHandlers[i].request = 0x5451 // FIOCLEX
+		if request, ok := stand[fmt.Sprintf("%#x", ioctlHandlers[i].request)]; ok {
+			ioctlHandlers[i].request = request
 		}
 	}
 }
@@ -75,6 +79,13 @@ func openTerminal(t *testing.T) (device *os.File, path string) {
 	return device, fmt.Sprintf("/dev/pts/%d", number)
 }
 
+// isAsleep reports whether the first thread of a process sleeps in a call, and is not stopped there
+// by the recorder.
+func isAsleep(pid int) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.Contains(string(text), ") S ")
+}
+
 func TestSleepInACallOfADriverIsAnInterrupt(t *testing.T) {
 	program, path := compileProgram(t, "testdata/blocks.c", "-O2"), createCard(t)
 	device, terminal := openTerminal(t)
@@ -87,10 +98,9 @@ func TestSleepInACallOfADriverIsAnInterrupt(t *testing.T) {
 			select {
 			case <-ended:
 				return
-			case <-time.After(3 * time.Millisecond):
+			case <-time.After(time.Millisecond):
 			}
-			if card[0] == step {
-				time.Sleep(3 * time.Millisecond)
+			if card[0] == step && isAsleep(childProcess(t, c.Process.Pid)) {
 				_, _ = device.WriteString("\n")
 				step++
 			}

@@ -57,8 +57,11 @@ func (w *writer) programTime() time.Duration {
 func (w *writer) hostChanges(list []change) {
 	for _, c := range list {
 		kind := "HW"
-		if c.author == byProgram {
+		switch c.author {
+		case byProgram:
 			kind = "HR"
+		case byBoth:
+			kind = "HB"
 		}
 		w.Clock()
 		w.HostAccess(kind, c.bus, c.data)

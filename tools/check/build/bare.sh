@@ -52,6 +52,27 @@ build_zephyr_sample() {
 	done
 }
 
+# The firmware for a Cortex-M3 without a C library, of QEMU's machine mps2-an385.
+cortex_m_dir=testdata/firmware/cortex-m
+
+# build_cortex_m FOLDER builds the firmware for the Cortex-M3 with two images, and with one and a
+# device that the player accesses itself: FOLDER/edu-factorial.elf, edu-dma.elf and mapped.elf.
+build_cortex_m() {
+	mkdir -p "$1"
+	link_cortex_m "$1/edu-factorial.elf" edu-factorial
+	link_cortex_m "$1/edu-dma.elf" edu-dma
+	link_cortex_m "$1/mapped.elf" edu-dma -DEDU_IS_MAPPED
+}
+
+# link_cortex_m OUTPUT IMAGE [FLAG] builds one of them. Only the compiler's library is linked.
+link_cortex_m() {
+	arm-none-eabi-gcc "${bare_flags[@]}" -mthumb -mcpu=cortex-m3 -nostdlib \
+		-Wl,--gc-sections -Wl,--build-id=none -T "$cortex_m_dir/mps2.ld" \
+		"-DIMAGE=\"testdata/images/$2.lmb\"" "${@:3}" -o "$1" \
+		"$cortex_m_dir"/{main,edu,machine}.c "$bare_dir"/{print,memory}.c \
+		runtime/c/lmplay.c -lgcc
+}
+
 # print_bare_size FILE.elf prints the size of the firmware by sections.
 print_bare_size() {
 	"${cc%gcc}size" -A "$1" | awk '

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Part of build.sh: what is delivered: boot images, installed files, the Debian package, the SBOM.
+# Part of build.sh: what is delivered: boot images, installed files, the SBOM. The Debian packages
+# are in package.sh.
 
 # cmd_image BOARD [--signed] [FLAG...] IMAGE... builds a boot image. Without arguments it prints
 # the boards and flags, and ends with status 64.
@@ -40,31 +41,49 @@ cmd_image() {
 		--out "$here/$out/image-$board" "$@"
 }
 
+# The folder for what is built only to be installed.
+installed=$out/_install
+
+# build_boards FOLDER builds the programs of targets into FOLDER/PROGRAM-GOARCH.
+build_boards() {
+	local arch
+	for arch in arm64 amd64; do
+		build_shipped $arch "$1/lmrun-$arch" ./tools/lmrun
+		build_shipped $arch "$1/lminit-$arch" ./tools/lminit
+	done
+}
+
+# build_texts writes man pages and completion into $installed, with the lm that is there.
+build_texts() {
+	local here made=$installed
+	here=$(go env GOARCH)
+	mkdir -p "$made/man" "$made/completion"
+	"$made/boards/lmrun-$here" -help >"$made/lmrun.txt"
+	"$made/lm-$here" man "$made/man" "$made/lmrun.txt" "$@"
+	"$made/lm-$here" completion bash >"$made/completion/lm"
+	"$made/lm-$here" completion zsh >"$made/completion/_lm"
+	"$made/lm-$here" completion fish >"$made/completion/lm.fish"
+}
+
 # install_files PREFIX builds and installs programs, man pages and completion. Their permissions do
 # not depend on the umask.
 install_files() {
-	local prefix=$1 made=$out/_install arch name
-	rm -rf "$made" && mkdir -p "$made/man"
-	for arch in arm64 amd64; do
-		build_shipped $arch "$made/lmrun-$arch" ./tools/lmrun
-		build_shipped $arch "$made/lminit-$arch" ./tools/lminit
-	done
-	build_static "$(go env GOARCH)" "$made/lm" ./tools/lm
-	"$made/lmrun-$(go env GOARCH)" -help >"$made/lmrun.txt"
-	"$made/lm" man "$made/man" "$made/lmrun.txt"
-	"$made/lm" completion bash >"$made/bash"
-	"$made/lm" completion zsh >"$made/zsh"
-	"$made/lm" completion fish >"$made/fish"
+	local prefix=$1 made=$installed here
+	here=$(go env GOARCH)
+	rm -rf "$made" && mkdir -p "$made"
+	build_boards "$made/boards"
+	build_static "$here" "$made/lm-$here" ./tools/lm
+	build_texts
 	install -d -m 755 "$prefix" "$prefix/bin" "$prefix/lib/lightmetal" \
 		"$prefix/share/man/man1" "$prefix/share/bash-completion/completions" \
 		"$prefix/share/zsh/site-functions" "$prefix/share/fish/vendor_completions.d"
-	install -m 755 "$made/lm" "$prefix/bin/lm"
-	install -m 755 "$made/lmrun-$(go env GOARCH)" "$prefix/bin/lmrun"
-	install -m 755 "$made"/lmrun-* "$made"/lminit-* "$prefix/lib/lightmetal"
+	install -m 755 "$made/lm-$here" "$prefix/bin/lm"
+	install -m 755 "$made/boards/lmrun-$here" "$prefix/bin/lmrun"
+	install -m 755 "$made"/boards/* "$prefix/lib/lightmetal"
 	install -m 644 "$made"/man/*.1 "$prefix/share/man/man1"
-	install -m 644 "$made/bash" "$prefix/share/bash-completion/completions/lm"
-	install -m 644 "$made/zsh" "$prefix/share/zsh/site-functions/_lm"
-	install -m 644 "$made/fish" "$prefix/share/fish/vendor_completions.d/lm.fish"
+	install -m 644 "$made/completion/lm" "$prefix/share/bash-completion/completions/lm"
+	install -m 644 "$made/completion/_lm" "$prefix/share/zsh/site-functions/_lm"
+	install -m 644 "$made/completion/lm.fish" "$prefix/share/fish/vendor_completions.d/lm.fish"
 }
 
 # cmd_install [PREFIX] installs into PREFIX below DESTDIR.
@@ -82,31 +101,6 @@ cmd_install() {
 	say "$prefix: bin/lm, bin/lmrun, lib/lightmetal for boards, man pages and completion"
 }
 
-# cmd_deb builds the Debian package. Its bytes do not depend on where it is built.
-cmd_deb() {
-	local arch root=$PWD/$out/_deb file
-	command -v dpkg-deb >/dev/null || { warn "deb: dpkg-deb is not here"; exit 69; }
-	arch=$(go env GOARCH)
-	file=$out/lightmetal_${version_number}_$arch.deb
-	rm -rf "$root" && mkdir -p "$root"
-	install_files "$root/usr"
-	install -d -m 755 "$root/DEBIAN" && chmod 755 "$root"
-	cat >"$root/DEBIAN/control" <<-TEXT
-		Package: lightmetal
-		Version: $version_number
-		Architecture: $arch
-		Maintainer: lightmetal <maintainers@lightmetal.invalid>
-		Section: devel
-		Priority: optional
-		Description: replay an accelerator workload from one file
-		 lm makes, checks and replays Light Metal binaries; lmrun replays them on a target.
-	TEXT
-	chmod 644 "$root/DEBIAN/control"
-	find "$root" -exec touch -h -d @0 {} +
-	SOURCE_DATE_EPOCH=0 dpkg-deb --root-owner-group -Zgzip --build "$root" "$file" >/dev/null
-	say "$file: $(wc -c <"$file") bytes"
-}
-
 # cmd_sbom writes the SBOM of lmrun and the list of known vulnerabilities.
 cmd_sbom() {
 	local arch
@@ -120,7 +114,10 @@ cmd_sbom() {
 
 # build_delivery builds what list_delivery lists. The current folder is a copy of the tree.
 build_delivery() {
-	if command -v dpkg-deb >/dev/null; then ./build.sh deb || return; fi
+	if command -v dpkg-deb >/dev/null && ensure_cross_compiler arm64; then
+		# shellcheck disable=SC2046 # nightly, it is both architectures
+		./build.sh deb $([[ -n $LM_NIGHTLY ]] || go env GOARCH) || return
+	fi
 	./build.sh sbom || return
 	./build.sh image qemu-virt --device pci:1234:11e8 --seal testdata/images/edu.lmb || return
 	if ensure_cross_compiler arm64; then ./build.sh archive || return; fi
@@ -132,7 +129,7 @@ list_delivery() {
 	(
 		cd "$1" || return
 		find lmrun-arm64 lmrun-amd64 sbom.spdx.json lmrun.openvex.json \
-			liblightmetal-*.a image-qemu-virt lightmetal_*.deb "${@:2}" | LC_ALL=C sort
+			liblightmetal-*.a image-qemu-virt lightmetal*.deb "${@:2}" | LC_ALL=C sort
 	)
 }
 

@@ -11,7 +11,7 @@ print_and_run() {
 cmd_demo() {
 	mkdir -p "$out"
 	say "Building lm, the host tool, and lmrun, the runner that a target gets."
-	go build -o "$out/lm" ./tools/lm
+	go build -ldflags "-X 'main.version=lm $(print_version)'" -o "$out/lm" ./tools/lm
 	build_shipped "$(go env GOARCH)" "$out/lmrun" ./tools/lmrun
 
 	local image=$out/edu.lmb

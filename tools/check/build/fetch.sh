@@ -58,6 +58,18 @@ ensure_amd64_kernel() {
 	fetch_kernel linux-image-amd64 "$amd64_kernel" "$amd64_modules"
 }
 
+# An amd64 kernel that reports which pages a program or a guest of KVM writes, and its modules of
+# KVM, VFIO and the devices whose drivers are recorded.
+new_amd64_kernel='' new_amd64_modules=''
+
+# ensure_new_amd64_kernel sets $new_amd64_kernel and $new_amd64_modules to Debian 13's standard
+# kernel, which it downloads if necessary.
+ensure_new_amd64_kernel() {
+	new_amd64_kernel=$PWD/$cache/vmlinuz-new-amd64 new_amd64_modules=$PWD/$cache/modules-new-amd64
+	[[ -s $new_amd64_kernel && -s $new_amd64_modules/kvm-amd.ko ]] && return
+	fetch_kernel linux-image-amd64 "$new_amd64_kernel" "$new_amd64_modules" trixie
+}
+
 # fetch_kernel METAPACKAGE KERNEL MODULES [SUITE] downloads the kernel that a Debian package
 # depends on, and unpacks it to the file KERNEL and its modules to the folder MODULES. Without
 # SUITE the kernel is of this system's release. Output is appended to apt.log.
@@ -128,8 +140,8 @@ download_kernel() {
 }
 
 # unpack_kernel METAPACKAGE KERNEL MODULES [SUITE] unpacks the kernel and its modules of VFIO,
-# UIO, watchdogs, persistent memory and IOMMUs, or for amd64 of UIO and SD cards and busybox, from
-# downloaded packages. What is a module in one kernel is built into another, so only the kernel and
+# UIO, watchdogs, persistent memory and IOMMUs, or for amd64 of UIO, SD cards, KVM, VFIO, IOMMUs,
+# NVMe, AHCI and e1000e and busybox, from downloaded packages. What is a module in one kernel is built into another, so only the kernel and
 # uio.ko must be there. The folder MODULES is created last and in one step: if it exists, it is
 # complete.
 unpack_kernel() {
@@ -137,7 +149,9 @@ unpack_kernel() {
 		'*/drivers/uio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*'
 		'*/drivers/dax/dax.ko*' '*/drivers/iommu/*.ko*')
 	[[ $1 != *-amd64 ]] || files=('./boot/vmlinuz-*' '*/drivers/uio/*.ko*' '*/drivers/mmc/*.ko*'
-		'*/bin/busybox')
+		'*/arch/x86/kvm/*.ko*' '*/virt/lib/*.ko*' '*/crypto/ccp/ccp.ko*' '*/drivers/vfio/*.ko*'
+		'*/drivers/iommu/*.ko*' '*/drivers/nvme/*.ko*' '*/drivers/ata/*.ko*'
+		'*/drivers/scsi/s*.ko*' '*/intel/e1000e/*.ko*' '*/bin/busybox')
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
 	# tar fails if a pattern matches nothing; dpkg-deb fails if the package is damaged.
 	for deb in "$cache/apt/$1${4:+-$4}"/*.deb; do

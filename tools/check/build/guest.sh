@@ -10,6 +10,8 @@ nightly_guests=(
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU
 	TestShippedVerifierPrintsTheSameMessagesAsTheHost
+	TestScenarios/chips-workloads
+	TestScenarios/kills
 	TestScenarios/recorder-mops
 	TestScenarios/recorder-sve
 	TestScenarios/shipped-answers-more
@@ -105,7 +107,7 @@ cmd_soak() {
 }
 
 # cmd_record-trials compares what lm record records in a guest with QEMU's own trace, at length. It
-# also records a driver with mmiotrace in an amd64 guest.
+# also records a driver with mmiotrace in an amd64 guest, and one with QEMU in a nested guest.
 cmd_record-trials() {
 	ensure_installed qemu-system-aarch64 qemu-system-arm ||
 		{ warn "record-trials: $missing is not here"; exit 69; }
@@ -118,18 +120,21 @@ cmd_record-trials() {
 	ensure_guest_programs || { warn "record-trials: $missing"; exit 69; }
 	ensure_installed qemu-system-x86_64 qemu-system-x86 && ensure_amd64_kernel ||
 		{ warn "record-trials: no amd64 guest: $missing"; exit 69; }
+	ensure_new_amd64_kernel || { warn "record-trials: no newer amd64 kernel: $missing"; exit 69; }
 	build_guest_programs
-	go build -o "$out/lm" ./tools/lm
+	CGO_ENABLED=0 go build -o "$out/lm" ./tools/lm # static, for a guest
 	export LM_GUEST_PROGRAMS=$guest_programs LM_GUEST_LM=$PWD/$out/lm
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	export LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules
 	export LM_GUEST_AMD64_KERNEL=$amd64_kernel LM_GUEST_AMD64_MODULES=$amd64_modules
+	export LM_GUEST_NEW_AMD64_KERNEL=$new_amd64_kernel
+	export LM_GUEST_NEW_AMD64_MODULES=$new_amd64_modules
 	ensure_new_qemu || { warn "record-trials: $missing"; exit 69; }
 	export LM_GUEST_QEMU=$new_qemu
 	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/capture/recorder
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
-		go test -count=1 -timeout 30m -v -run 'Record|^TestScenarios$/^recorder' ./tools/check/guest
+		go test -count=1 -timeout 60m -v -run 'Record|^TestScenarios$/^recorder' ./tools/check/guest
 }
 
 # cmd_qemu IMAGE [--with DEVICE] [FLAG...] replays an image in a guest. Output and exit status are

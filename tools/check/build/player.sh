@@ -21,10 +21,10 @@ player_untiled="$player_replay -DLMPLAY_BOARD_WORMHOLE=0 -DLMPLAY_BOARD_BLACKHOL
 # The compilers of firmware, with flags, and the largest code and constants in bytes with -Os: of
 # the complete player, with $player_untexted, $player_replay and $player_untiled.
 player_targets=(
-	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||28032|20800|11840|8768"
-	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|32576|25216|14336|10304"
-	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|24576|17728|9600|6784"
-	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|25216|17728|9920|7296"
+	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||30784|22400|12608|9504"
+	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|35776|27424|15264|11232"
+	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|26976|19136|10304|7424"
+	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|27680|18976|10528|7872"
 )
 
 # The processors of clang that have a default of LMPLAY_BARRIER, with flags.
@@ -33,10 +33,22 @@ player_barriers=(
 	x86_64-linux-gnu i386-linux-gnu "i386-linux-gnu -msse2"
 )
 
+# The rows of the table in runtime/c/README.md of what a port supplies: a name, and a compiler with
+# flags.
+player_needs=(
+	"arm64|aarch64-linux-gnu-gcc"
+	"cortex-r5|arm-none-eabi-gcc -mcpu=cortex-r5"
+	"cortex-m3, cortex-m7|arm-none-eabi-gcc -mthumb -mcpu=cortex-m3"
+	"cortex-m7, clang|clang --target=armv7em-none-eabi -mcpu=cortex-m7"
+	"cortex-m0|arm-none-eabi-gcc -mthumb -mcpu=cortex-m0"
+	"riscv64|riscv64-unknown-elf-gcc -mcmodel=medany"
+	"riscv32|riscv64-unknown-elf-gcc -march=rv32imac -mabi=ilp32"
+)
+
 # The calls of a firmware that links the player without what it does not call, and the largest code
 # and constants in bytes for arm64: with $player_untexted, $player_replay and $player_untiled.
 player_calls="open plan load input output run unload"
-player_linked_max=(19904 10944 7872)
+player_linked_max=(21504 11744 8640)
 
 # Rules of MISRA C:2012 from which the player deviates; runtime/c/README.md has the reasons.
 player_deviations="2.3 2.4 2.5 8.7 8.9 10.4 11.4 11.5 11.6 15.5 20.1 20.7 20.9 21.14 21.15 21.16"
@@ -52,6 +64,7 @@ step_player() {
 	local misra=$!
 	check_player_compilers
 	check_player_sizes
+	check_player_needs
 	check_player_coverage
 	wait $misra
 }
@@ -118,6 +131,38 @@ check_player_sizes() {
 		"$player_untexted" verify
 	print_linked_size "replay alone" "${player_linked_max[1]}" "$player_replay"
 	print_linked_size "replay alone without tiles" "${player_linked_max[2]}" "$player_untiled"
+}
+
+# check_player_needs compiles the player for each processor as gcc and as a compiler that is none,
+# without a C library, and compares what the object files need with the table in the README.
+check_player_needs() {
+	local entry name compiler row wrong=
+	# Only gcc's header <stdint.h> is found.
+	arm-none-eabi-gcc "${player_flags[@]}" "${player_warnings[@]}" -Os -mthumb -mcpu=cortex-m3 \
+		-nostdinc -isystem "$(arm-none-eabi-gcc -print-file-name=include)" -U__GNUC__ \
+		'-DLMPLAY_BARRIER()=(void)0' -c runtime/c/lmplay.c -o "$out/_player/needs.o"
+	for entry in "${player_needs[@]}"; do
+		IFS='|' read -r name compiler <<<"$entry"
+		row=$(print_player_needs "$name" "$compiler")
+		grep -qxF "$row" runtime/c/README.md && continue
+		warn "not in runtime/c/README.md: $row"
+		wrong=1
+	done
+	[[ -z $wrong ]]
+	say "player: the README has what a port supplies, for ${#player_needs[@]} processors"
+}
+
+# print_player_needs NAME COMPILER prints a row of the table: what the player needs with -O0,
+# -O2 and -Os, of the C library and of the compiler's library.
+print_player_needs() {
+	local level object=$out/_player/needs.o
+	for level in -O0 -O2 -Os; do
+		# shellcheck disable=SC2086 # the compiler's flags are words
+		$2 "${player_flags[@]}" $level -c runtime/c/lmplay.c -o "$object"
+		nm -u "$object"
+	done | awk '{ print $2 }' | sort -u | awk -v name="$1" '
+		{ column = /mem/ ? 1 : 2; cells[column] = cells[column] " `" $1 "`" }
+		END { printf "| %s |%s |%s |\n", name, cells[1], cells[2] == "" ? " -" : cells[2] }'
 }
 
 # print_linked_size NAME LIMIT OPTIONS [CALL] prints and checks the size of what an arm64 firmware

@@ -29,6 +29,7 @@ type Function struct {
 	Config         []byte    // configuration space: the contents of the sysfs file config
 	Vectors        [3]uint32 // that VFIO reports for INTx, MSI and MSI-X
 	EnabledVectors [3]uint32 // by VFIO
+	EventFD        int       // to which the enabled vectors write
 	KernelVectors  uint32    // the most that the kernel can enable; 0: all
 	Gone           bool      // configuration space reads as all ones, and ioctls fail
 	StuckOn        uint16    // bits of the command register that cannot be cleared

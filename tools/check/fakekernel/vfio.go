@@ -200,10 +200,11 @@ func vectorIoctl(f *Function, request uintptr, argument unsafe.Pointer) (int, un
 	}
 	all := structureAt(argument, int(20+4*count))
 	for i := range int(count) {
-		if all.uint32(20+4*i) != 1<<32-1 {
+		if all.uint32(20+4*i) != all.uint32(20) {
 			return 0, unix.EBADF
 		}
 	}
+	f.EventFD = int(all.uint32(20))
 	if f.KernelVectors != 0 && count > f.KernelVectors {
 		return int(f.KernelVectors), 0
 	}

@@ -136,8 +136,8 @@ func (b *sharedBuilds) runCommand(t *testing.T, c *Command, folder string) {
 		return
 	}
 	if len(w) == 3 && w[0] == "go" && w[1] == "test" {
-		// The tests of this package already run with all tests of the tree. Only compile them here.
-		c.Text = "go test -run '^$' " + w[2]
+		// The tests of this package already run with all tests of the tree. Only check them here.
+		c.Text = "go vet " + w[2]
 	}
 	if err := c.Give(folder); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func buildSimulator(root, folder, overlayFile string) (program string, err error
 // slows the machine down.
 const (
 	runTimeout      = 10 * time.Minute
-	cpuLimitSeconds = "60"
+	cpuLimitSeconds = "180"
 )
 
 // runWithDefect runs a program with a defect: the name of a past defect, or the number of a mutant.

@@ -48,7 +48,7 @@ func compileC(t testing.TB, sources ...string) (program string) {
 		return compiled[key]
 	}
 	program = filepath.Join(compiledFolder, fmt.Sprint(len(compiled)))
-	arguments := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wshadow",
+	arguments := []string{"-std=c11", "-D_GNU_SOURCE", "-O0", "-g", "-Wall", "-Wextra", "-Wshadow",
 		"-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
 		"../../../runtime/c/lmplay.c"}
 	if sources[0] == "check.c" {

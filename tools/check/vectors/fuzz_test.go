@@ -29,7 +29,7 @@ const fuzzAccesses = 250
 // fuzzCases returns the number of cases of the fuzzer: LM_FUZZ_CASES, or a number that takes some
 // seconds.
 func fuzzCases(t *testing.T) int {
-	cases := effort.Cases(0, 8_000, 400_000)
+	cases := effort.Cases(0, 5_000, 400_000)
 	if text := os.Getenv("LM_FUZZ_CASES"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {

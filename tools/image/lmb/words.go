@@ -22,13 +22,31 @@ var DTypes = func() []string {
 	return list
 }()
 
-// OpcodeName returns the name of an opcode as all output has it: "write", "copy in".
+// Poll is the number of the word "poll" in CommandKind: an Expect with a deadline.
+const Poll gen.Opcode = 0xfe
+
+// CommandKind returns what output calls a command: its opcode, or Poll.
+func CommandKind(c *fbs.Command) gen.Opcode {
+	if c.Opcode == gen.OpcodeExpect && c.Amount != 0 {
+		return Poll
+	}
+	return c.Opcode
+}
+
+// CommandKinds are the kinds of commands in the order of tables, without End.
+var CommandKinds = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate,
+	gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeExpect, Poll, gen.OpcodeCompare,
+	gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeDelay, gen.OpcodeCall}
+
+// OpcodeName returns the name of an opcode, or of Poll, as all output has it: "write", "copy in".
 func OpcodeName(op gen.Opcode) string {
 	switch op {
 	case gen.OpcodeCopyIn:
 		return "copy in"
 	case gen.OpcodeCopyOut:
 		return "copy out"
+	case Poll:
+		return "poll"
 	}
 	return strings.ToLower(gen.EnumNamesOpcode[op])
 }

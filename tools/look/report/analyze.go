@@ -34,6 +34,7 @@ type Report struct {
 	Segments        []Segment   `json:"segments"`
 	countedSequence int         // index of the sequence that is counted, or WholeFile
 	view            *fbs.View   // the image; the page prints its listing
+	analysis        *analysis   // the page walks the counted sequences again
 }
 
 // Traffic counts the bytes that commands move between host and device.
@@ -137,6 +138,7 @@ func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 	}
 	for i, weight := range weights {
 		if weight > 0 {
+			a.counted = append(a.counted, i)
 			a.countSequence(i, weight, progress)
 		}
 	}
@@ -146,19 +148,23 @@ func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 
 // analysis is the state of Analyze: the unfinished Report and the data for it.
 type analysis struct {
-	view     *fbs.View
-	image    *lmb.Image // without commands, for names
-	report   Report
-	opcodes  [gen.OpcodeEnd + 1]Opcode
-	mappings []mapping // for each window: what it maps, in the sequence that is counted
+	view    *fbs.View
+	image   *lmb.Image // without commands, for names
+	report  Report
+	opcodes map[gen.Opcode]*Opcode // by lmb.CommandKind
+	// for each window: what it maps, in the sequence that is counted
+	mappings []mapping
 	spaces   map[spaceKey]*space
 	tiles    map[tileKey]Traffic
+	counted  []int    // sequences that are counted
+	accessed []*space // in the order of Report.Spaces
 }
 
 func newAnalysis(view *fbs.View) *analysis {
 	a := &analysis{
 		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{},
-		tiles: map[tileKey]Traffic{}, mappings: make([]mapping, len(view.Windows)),
+		tiles: map[tileKey]Traffic{}, opcodes: map[gen.Opcode]*Opcode{},
+		mappings: make([]mapping, len(view.Windows)),
 	}
 	for i := range view.Devices {
 		t := &view.Devices[i]
@@ -256,7 +262,11 @@ func SequenceCounts(view *fbs.View) []Sequence {
 
 func (a *analysis) countCommand(e *lmb.Effect, weight uint64) {
 	c, traffic := e.Command, trafficOf(e)
-	o := &a.opcodes[c.Opcode]
+	o := a.opcodes[lmb.CommandKind(c)]
+	if o == nil {
+		o = &Opcode{Name: lmb.OpcodeName(lmb.CommandKind(c))}
+		a.opcodes[lmb.CommandKind(c)] = o
+	}
 	o.Count = cappedSum(o.Count, weight)
 	o.Traffic.add(traffic, weight)
 	switch {
@@ -298,15 +308,14 @@ func (s *Sequence) addRuns(of *Sequence, count uint64) {
 
 func (a *analysis) finishReport(sequence int) {
 	r := &a.report
-	r.countedSequence, r.view = sequence, a.view
+	r.countedSequence, r.view, r.analysis = sequence, a.view, a
 	r.Counted = "every command of the file once"
 	if sequence != WholeFile {
 		r.Counted = "one run of " + a.image.Sequences[sequence].Name + ", calls included"
 	}
 	r.Sequences = SequenceCounts(a.view)
-	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
-		if o := &a.opcodes[op]; o.Count > 0 {
-			o.Name = lmb.OpcodeName(op)
+	for _, kind := range lmb.CommandKinds {
+		if o := a.opcodes[kind]; o != nil {
 			r.Opcodes = append(r.Opcodes, *o)
 		}
 	}

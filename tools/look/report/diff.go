@@ -472,8 +472,11 @@ func (s *SequenceDiff) text() string {
 			english.Number(s.B))
 	}
 	if s.LongestA != s.LongestB {
-		text += fmt.Sprintf("; a run takes at most %s in A, %s in B",
-			lmb.WaitText(s.LongestA), lmb.WaitText(s.LongestB))
+		a, b := lmb.WaitText(s.LongestA), lmb.WaitText(s.LongestB)
+		if a == b { // equal in three digits
+			a, b = countText(s.LongestA)+" us", countText(s.LongestB)+" us"
+		}
+		text += fmt.Sprintf("; a run takes at most %s in A, %s in B", a, b)
 	}
 	if s.Marks {
 		text += "; the marks differ"

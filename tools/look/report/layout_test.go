@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"image"
@@ -74,7 +75,7 @@ func examplePage(t *testing.T, name string, file []byte) []byte {
 		}
 	}
 	r := Analyze(view, WholeFile, nil)
-	r.Image = name
+	r.Image, r.Checksum, r.SHA256 = name, view.ID(), fmt.Sprintf("%x", sha256.Sum256(file))
 	var out bytes.Buffer
 	if err := r.WritePage(&out, p, Generator{Program: "lm 0.1",
 		Time: testGenerator.Time}); err != nil {
@@ -149,6 +150,53 @@ func TestPageLayoutInABrowser(t *testing.T) {
 	}
 }
 
+// TestDiffPageLayoutInABrowser measures the page of two images that differ in data and commands.
+func TestDiffPageLayoutInABrowser(t *testing.T) {
+	b := startBrowser(t)
+	measure, err := os.ReadFile(filepath.Join("testdata", "measure.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, function, _ := strings.Cut(string(measure), "\nfunction")
+	path := filepath.Join(t.TempDir(), "diff.html")
+	image, err := lmb.Decode(readImage(t, "wh.twoop.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := image.Sequences[0].Commands
+	program := slices.IndexFunc(commands, func(c lmb.Command) bool { return len(c.Data) > 100 })
+	commands[program].Data[0] ^= 1
+	commands[len(commands)-1].Value ^= 0x1000
+	page := diffPageOf(t, verify(t, readImage(t, "wh.twoop.lmb")), verify(t, encode(t, image)))
+	if err := os.WriteFile(path, page, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []viewport{{1440, 1000, false}, {1440, 1000, true}, {390, 800, false}} {
+		b.show(path, v)
+		var got layout
+		b.evaluate("function"+function, &got)
+		if got.Width != v.width || got.Page > v.width || got.Dark != v.dark || got.Texts < 40 {
+			t.Errorf("%v: the browser shows %+v", v, got)
+		}
+		var narrowest float64
+		b.evaluate(`function () { return Math.min.apply(null, Array.prototype.map.call(
+			document.querySelectorAll(".sides td:not(.number)"),
+			function (e) { return e.getBoundingClientRect().width; })); }`, &narrowest)
+		if narrowest < float64(v.width)/4 {
+			t.Errorf("%v: a command has only %v pixels", v, narrowest)
+		}
+		for _, list := range [][]string{got.Outside, got.Overlaps, got.Faint, got.Small} {
+			if len(list) > 0 {
+				t.Errorf("%v: %d texts are outside, overlap, or are faint or small: %v", v,
+					len(list), list[:min(4, len(list))])
+			}
+		}
+		if *pictures != "" {
+			savePicture(t, b, v, "diff")
+		}
+	}
+}
+
 // checkLayout compares the layout of a page with the limits for a view. failed is set if the page
 // shows a failed run.
 func checkLayout(t *testing.T, got *layout, v viewport, failed bool) {
@@ -199,7 +247,7 @@ func savePicture(t *testing.T, b *browser, v viewport, name string) {
 const (
 	picturePath     = "testdata/report.png"
 	pictureWidth    = 1280
-	pictureHeight   = 860
+	pictureHeight   = 1120
 	pictureBytesMax = 150 << 10
 )
 

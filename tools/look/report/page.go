@@ -45,7 +45,7 @@ type page struct {
 	Timeline *timelinePicture
 	Times    []pageTable // tables of the profile
 	Clock    []string
-	Map      *mapPicture
+	Access   *accessPicture // nil: no command accesses anything
 	Grids    []*gridPicture
 	Tables   []pageTable
 	Listing  *pageListing
@@ -62,7 +62,7 @@ type keyFigure struct{ Label, Value, Note string }
 // a network. profile may be nil.
 func (r *Report) WritePage(w io.Writer, profile *Profile, generator Generator) error {
 	p := page{Title: sanitize(r.Image), Subtitle: r.subtitle(), Made: generator.text(),
-		Figures: r.keyFigures(profile), Map: r.mapPicture(), Grids: r.gridPictures(),
+		Figures: r.keyFigures(profile), Access: r.accessPicture(), Grids: r.gridPictures(),
 		Listing: r.listing(profile)}
 	failed := -1
 	if r.failedCommand(profile) != nil {
@@ -80,7 +80,9 @@ func (r *Report) WritePage(w io.Writer, profile *Profile, generator Generator) e
 			p.Failure = r.failureBanner(profile, p.Listing)
 		}
 	}
-	p.Notes = append(p.Notes, p.Map.Notes...)
+	if p.Access != nil {
+		p.Notes = append(p.Notes, p.Access.Notes...)
+	}
 	p.Sections = p.contents()
 	return pageTemplate.Execute(w, &p)
 }
@@ -107,7 +109,7 @@ func (p *page) contents() (list []section) {
 		present bool
 	}{
 		{section{"timeline", "Timeline"}, p.Timeline != nil},
-		{section{"memory", "Device memory"}, len(p.Map.Rows) > 0},
+		{section{"memory", "Device memory"}, p.Access != nil},
 		{section{"tiles", "Tiles"}, len(p.Grids) > 0},
 		{section{"times", "Where the time went"}, len(p.Times) > 0},
 		{section{"numbers", "In numbers"}, true},

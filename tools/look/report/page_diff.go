@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"lightmetal/tools/image/lmb"
@@ -24,6 +25,9 @@ type ComparedImage struct {
 	SHA256   string `json:"sha256"` // of the file without its signature
 }
 
+// Base returns the name of the file without its folder.
+func (c ComparedImage) Base() string { return filepath.Base(c.Name) }
+
 // diffPage is the data for page_diff.html. All names in it were changed by sanitize.
 type diffPage struct {
 	A, B      ComparedImage
@@ -41,7 +45,7 @@ type sequencePage struct {
 
 // diffRow is a line of A beside a line of B.
 type diffRow struct {
-	Class            string // same, changed, data, gap
+	Class            string // same, changed, payload, gap
 	NumberA, NumberB string
 	A, B             string
 }
@@ -93,19 +97,22 @@ func (d *SequenceDiff) rows(a *lmb.Image, x []lmb.Command) (rows []diffRow) {
 			rows = append(rows, diffRow{Class: "same", A: line, B: line})
 		}
 		if c.Data != "" {
-			rows = append(rows, diffRow{"data", fmt.Sprint(c.AtA), fmt.Sprint(c.AtB), c.A[0],
+			rows = append(rows, diffRow{"payload", fmt.Sprint(c.AtA), fmt.Sprint(c.AtB), c.A[0],
 				"the same command; other data: " + c.Data})
 		}
 		for j := 0; c.Data == "" && j < max(len(c.A), len(c.B)); j++ {
 			row := diffRow{Class: "changed"}
-			if j == 0 {
-				row.NumberA, row.NumberB = fmt.Sprint(c.AtA), fmt.Sprint(c.AtB)
-			}
 			if j < len(c.A) {
 				row.A = c.A[j]
 			}
 			if j < len(c.B) {
 				row.B = c.B[j]
+			}
+			if j == 0 && row.A != "" {
+				row.NumberA = fmt.Sprint(c.AtA)
+			}
+			if j == 0 && row.B != "" {
+				row.NumberB = fmt.Sprint(c.AtB)
 			}
 			rows = append(rows, row)
 		}

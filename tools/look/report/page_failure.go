@@ -2,8 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math/bits"
-	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -110,34 +108,12 @@ func (f *Failure) comparison(c *fbs.Command) (facts []fact) {
 	} else if !isFullMask(f.Mask, c.Width) {
 		facts = append(facts, fact{"mask", hex(f.Mask), true})
 	}
-	if differ := (f.Got ^ f.Want) & f.Mask; equal && differ != 0 {
-		facts = append(facts, fact{"bits that differ", bitsText(differ), false})
-	}
 	return facts
 }
 
 // isFullMask reports whether a mask has all bits of an access of width bytes.
 func isFullMask(mask uint64, width uint8) bool {
 	return mask == ^uint64(0)>>(64-8*min(max(uint(width), 1), 8))
-}
-
-// bitsText lists the bits of a number, highest range first: "15-12, 3".
-func bitsText(n uint64) string {
-	var list []string
-	for n != 0 {
-		high := bits.Len64(n) - 1
-		low := high
-		for low > 0 && n&(1<<(low-1)) != 0 {
-			low--
-		}
-		text := fmt.Sprint(high)
-		if low < high {
-			text += fmt.Sprintf("-%d", low)
-		}
-		list = append(list, text)
-		n &= 1<<low - 1
-	}
-	return strings.Join(list, ", ")
 }
 
 // safeText returns whether the sequence safe ran, and how it ended.

@@ -217,7 +217,7 @@ func (l *listingLines) commandLine(index, number uint32) listedLine {
 	text := strings.Join(strings.Fields(listing.CommandText(l.image, &c)), " ")
 	line := listedLine{Index: index, Number: fmt.Sprint(number), Failed: int(index) == l.failed,
 		Text:  shortenName(sanitize(text), listingColumns),
-		Class: opcodeClass(lmb.OpcodeName(c.Opcode))}
+		Class: opcodeClass(lmb.OpcodeName(lmb.CommandKind(&c.Command)))}
 	if ns, ok := l.times[index]; ok {
 		line.Time = lmb.TimeText(ns)
 	}

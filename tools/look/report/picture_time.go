@@ -20,6 +20,12 @@ const (
 	textWidthMin = 3.6 // percent of the picture's width; narrower slices have no text
 	tipNameMax   = 40  // characters of a name in a text
 	sliceGap     = 0.06
+
+	// A wait of more than this part of the run is drawn shorter, with cutShare percent.
+	cutPart  = 0.75
+	cutShare = 20
+
+	lastTick = 80 // percent; behind it is the total time
 )
 
 // timelinePicture shows a run: time passes from left to right, and nested calls and scopes are in
@@ -30,6 +36,7 @@ type timelinePicture struct {
 	Total  string
 	Legend []legendEntry // opcodes that occur in the rows
 	Failed *tick         // where the run failed
+	Cut    *timeSlice    // the wait that is drawn shorter
 	Notes  []string
 }
 
@@ -46,36 +53,40 @@ type tick struct {
 	Text string
 }
 
+// Late reports whether the total time has no room beside the tick on a phone.
+func (t tick) Late() bool { return t.Left > 68 }
+
 // timelineDrawing draws the timeline of a profile. positionText returns the position of a command
 // in its sequence. link returns the address of a command in the listing.
 type timelineDrawing struct {
 	profile      *Profile
-	total        int64
+	scale        timeScale
 	positionText func(command uint32) string
 	link         func(command uint32) string
 }
 
 // timelinePicture returns the timeline of a profile of this image, nil if it has no times.
 func (r *Report) timelinePicture(p *Profile, listing *pageListing) *timelinePicture {
-	d := timelineDrawing{profile: p, total: timelineNs(p.Timeline), link: listing.commandLink}
+	d := timelineDrawing{profile: p, scale: newTimeScale(p.Timeline), link: listing.commandLink}
 	d.positionText = func(command uint32) string {
 		sequence, number := r.commandPosition(int(command))
 		return fmt.Sprintf("command %d of %s", number, shortenName(sequence, tipNameMax))
 	}
-	if d.total == 0 {
+	if d.scale.total == 0 {
 		return nil
 	}
 	t := d.newPicture()
 	if r.failedCommand(p) != nil {
 		sequence, number := r.commandPosition(int(p.Failed.Command))
 		text := fmt.Sprintf("failed: %s, command %d", shortenName(sequence, tipNameMax), number)
-		t.Failed = &tick{100 * float64(min(p.Failed.Ns, d.total)) / float64(d.total), text}
+		t.Failed = &tick{d.scale.percent(min(p.Failed.Ns, d.scale.total)), text}
 	}
 	return t
 }
 
 func (d *timelineDrawing) newPicture() *timelinePicture {
-	t := &timelinePicture{Ticks: ticks(d.total), Total: lmb.TimeText(d.total)}
+	t := &timelinePicture{Ticks: d.scale.ticks(), Total: lmb.TimeText(d.scale.total),
+		Cut: d.scale.cut()}
 	merged, deep := 0, 0
 	for i, row := range d.profile.Timeline {
 		if i >= timeRowsMax {
@@ -88,7 +99,7 @@ func (d *timelineDrawing) newPicture() *timelinePicture {
 			if alone {
 				list = append(list, s)
 			} else {
-				list = appendMerged(list, s, d.total/sliceParts)
+				list = appendMerged(list, s, d.scale.shown()/sliceParts)
 			}
 		}
 		merged += len(row) - len(list)
@@ -114,17 +125,17 @@ func (d *timelineDrawing) hasFailed(s *Slice) bool {
 
 // timeSlices returns the boxes of a row.
 func (d *timelineDrawing) timeSlices(row []Slice) (list []timeSlice) {
-	scale := 100 / float64(d.total) // percent per nanosecond
 	for i := range row {
 		s := &row[i]
-		text, width := shortenName(sanitize(s.Name), tipNameMax), scale*float64(s.Ns)
+		left := d.scale.percent(s.Start)
+		text, width := shortenName(sanitize(s.Name), tipNameMax), d.scale.percent(s.End())-left
 		if s.Kind == kindCommands {
 			text = fmt.Sprintf("%s × %s", text, countText(s.Count))
 		}
 		if width < textWidthMin {
 			text = ""
 		}
-		box := timeSlice{Left: scale * float64(s.Start), Width: max(sliceGap, width-sliceGap),
+		box := timeSlice{Left: left, Width: max(sliceGap, width-sliceGap),
 			Class: s.class(), Text: text, Tip: d.tooltip(s), Line: d.link(s.Command)}
 		if d.hasFailed(s) {
 			box.Class += " failed"
@@ -147,7 +158,7 @@ func (s *Slice) class() string {
 }
 
 // colouredOpcodes contains the names of the opcodes that have a colour.
-var colouredOpcodes = opcodeNames[gen.OpcodeWrite:gen.OpcodeCall]
+var colouredOpcodes = opcodeNames[:slices.Index(opcodeNames[:], lmb.OpcodeName(gen.OpcodeCall))]
 
 func (d *timelineDrawing) tooltip(s *Slice) string {
 	name := shortenName(sanitize(s.Name), tipNameMax)
@@ -215,12 +226,75 @@ func legend(rows [][]timeSlice) (entries []legendEntry) {
 	return entries
 }
 
-// ticks returns at most ten ticks at round times. The last tick leaves room for the total time at
-// the end of the axis.
-func ticks(total int64) (list []tick) {
-	step := roundStep(total / 10)
-	for at := int64(0); float64(at) <= 0.85*float64(total); at += step {
-		list = append(list, tick{100 * float64(at) / float64(total), lmb.TimeText(at)})
+// timeScale places times on the axis. The wait from cutStart to cutEnd takes only cutShare percent;
+// without one, both are the total.
+type timeScale struct{ total, cutStart, cutEnd int64 }
+
+func newTimeScale(timeline [][]Slice) timeScale {
+	total := timelineNs(timeline)
+	scale := timeScale{total, total, total}
+	if total == 0 || len(timeline) <= rowCommands {
+		return scale
+	}
+	for i := range timeline[rowCommands] {
+		s := &timeline[rowCommands][i]
+		isWait := s.Name == lmb.OpcodeName(lmb.Poll) || s.Name == lmb.OpcodeName(gen.OpcodeDelay)
+		if isWait && s.Ns < total && float64(s.Ns) > cutPart*float64(total) {
+			scale.cutStart, scale.cutEnd = s.Start, s.End()
+		}
+	}
+	return scale
+}
+
+// shown returns the time that the whole width would have without the cut.
+func (s timeScale) shown() int64 {
+	if s.cutStart == s.cutEnd {
+		return s.total
+	}
+	return max(1, (s.total-(s.cutEnd-s.cutStart))*100/(100-cutShare))
+}
+
+// percent returns the place of a time.
+func (s timeScale) percent(ns int64) float64 {
+	perNs := 100 / float64(s.shown())
+	switch {
+	case ns <= s.cutStart:
+		return perNs * float64(ns)
+	case ns >= s.cutEnd:
+		return 100 - perNs*float64(s.total-ns)
+	}
+	return perNs*float64(s.cutStart) +
+		cutShare*float64(ns-s.cutStart)/float64(s.cutEnd-s.cutStart)
+}
+
+// cut returns the place and the time of the wait that is drawn shorter, nil if there is none.
+func (s timeScale) cut() *timeSlice {
+	if s.cutStart == s.cutEnd {
+		return nil
+	}
+	text := lmb.TimeText(s.cutEnd - s.cutStart)
+	cut := &timeSlice{Left: s.percent(s.cutStart), Width: cutShare, Text: text,
+		Tip: "a wait of " + text + ", drawn shorter than it is"}
+	if s.percent(s.cutEnd) > lastTick {
+		cut.Text = "" // the total time is there
+	}
+	return cut
+}
+
+// ticks returns at most ten ticks at round times; behind a cut, times from its end on. The last
+// tick leaves room for the total time at the end of the axis, and one before a cut for its time.
+func (s timeScale) ticks() (list []tick) {
+	const room = 12 // percent
+	step := roundStep(s.shown() / 10)
+	for at := int64(0); at <= s.total; at += step {
+		place := s.percent(at)
+		if place > lastTick || s.cutStart < s.cutEnd && place+room > s.percent(s.cutStart) {
+			break
+		}
+		list = append(list, tick{place, lmb.TimeText(at)})
+	}
+	for at := s.cutEnd + step; at < s.total && s.percent(at) <= lastTick; at += step {
+		list = append(list, tick{s.percent(at), "+" + lmb.TimeText(at-s.cutEnd)})
 	}
 	return list
 }

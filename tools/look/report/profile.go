@@ -130,7 +130,7 @@ type profileBuilder struct {
 	image     *lmb.Image // without commands, for names
 	names     []string   // names of marks
 	marks     map[uint32][]mark
-	opcodes   [gen.OpcodeEnd + 1]TimeSpent
+	opcodes   [opcodesCount]TimeSpent // by opcodeIndex; the last one is for End
 	sequences []TimeSpent
 	windows   []TimeSpent // by window; the last one is for commands without a window
 	scopes    []TimeSpent
@@ -202,13 +202,13 @@ func (d *profileBuilder) addCommand(index uint32, ns int64) {
 	window := len(d.windows) - 1
 	if c.Opcode == gen.OpcodeEnd {
 		// No tool counts the end of a sequence as a command, but it takes time.
-		d.opcodes[c.Opcode].addEnd(index, ns)
+		d.opcodes[opcodeIndex(c)].addEnd(index, ns)
 		d.windows[window].TotalNs += ns
 		return
 	}
 	e := lmb.EffectOf(c)
 	bytes := e.Moved()
-	d.opcodes[c.Opcode].add(index, ns, bytes)
+	d.opcodes[opcodeIndex(c)].add(index, ns, bytes)
 	if e.UsesWindow {
 		window = int(c.Window)
 	}
@@ -241,7 +241,7 @@ func (d *profileBuilder) finishProfile(p *Profile) {
 	p.Sequences, p.Windows = []TimeSpent{}, []TimeSpent{}
 	p.Slowest = append([]Command{}, d.slowest...)
 	for op := range d.opcodes {
-		appendTimeSpent(&p.Opcodes, d.opcodes[op], lmb.OpcodeName(gen.Opcode(op)), "")
+		appendTimeSpent(&p.Opcodes, d.opcodes[op], opcodeNames[op], "")
 	}
 	for i := range d.sequences {
 		appendTimeSpent(&p.Sequences, d.sequences[i], d.image.Sequences[i].Name, "")

@@ -174,16 +174,15 @@ func (a *analysis) tileKind(key tileKey) chips.TileKind {
 // finishSpaces lists the spaces that were accessed: by device, and of each the BARs, then
 // tiles, then host memory.
 func (a *analysis) finishSpaces() {
-	order := make([]*space, 0, len(a.spaces))
 	for _, s := range a.spaces {
 		if s.total != (Traffic{}) {
-			order = append(order, s)
+			a.accessed = append(a.accessed, s)
 		}
 	}
-	slices.SortFunc(order,
+	slices.SortFunc(a.accessed,
 		func(p, q *space) int { return bytes.Compare(p.key.sortKey(), q.key.sortKey()) })
 	a.report.Spaces = []Space{}
-	for _, s := range order {
+	for _, s := range a.accessed {
 		s.ranges.compact(rangesReportedMax)
 		for i := range s.ranges.list {
 			s.ranges.list[i].Area = a.areaName(&s.key, &s.ranges.list[i])

@@ -50,7 +50,7 @@ type Slice struct {
 	Window     string
 	Offset     string
 
-	opcodeNs *[gen.OpcodeEnd]int64 // nanoseconds by opcode, of merged slices; nil: not merged
+	opcodeNs *[opcodesCount]int64 // nanoseconds by opcodeIndex, of merged slices; nil: not merged
 }
 
 // End returns the time at which the slice ends.
@@ -136,7 +136,7 @@ func (w *timelineBuilder) commandSlice(c *fbs.Command, index uint32, start, end 
 	if !w.makeSlices {
 		return s
 	}
-	s.Opcode = opcodeNames[c.Opcode]
+	s.Opcode = opcodeNames[opcodeIndex(c)]
 	s.Name = s.Opcode
 	e := lmb.EffectOf(c)
 	s.Bytes = e.Moved()
@@ -201,23 +201,35 @@ func (s *Slice) merge(next *Slice) {
 }
 
 // nsByOpcode returns the time of a slice by opcode, as far as the opcodes are known.
-func (s *Slice) nsByOpcode() (shares [gen.OpcodeEnd]int64) {
+func (s *Slice) nsByOpcode() (shares [opcodesCount]int64) {
 	if s.opcodeNs != nil {
 		return *s.opcodeNs
 	}
-	if op := slices.Index(opcodeNames[:], cmp.Or(s.Opcode, s.MainOpcode)); op > 0 {
+	if op := slices.Index(opcodeNames[:], cmp.Or(s.Opcode, s.MainOpcode)); op >= 0 {
 		shares[op] = s.Ns
 	}
 	return shares
 }
 
-// opcodeNames contains the name of each opcode by number; 0 has none.
-var opcodeNames = func() (names [gen.OpcodeEnd]string) {
-	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
-		names[op] = lmb.OpcodeName(op)
+// opcodesCount is the number of kinds of commands, with polls and ends.
+const opcodesCount = int(gen.OpcodeEnd) + 1
+
+// opcodeNames contains the names of lmb.CommandKinds, and last that of End.
+var opcodeNames = func() (names [opcodesCount]string) {
+	for i, kind := range lmb.CommandKinds {
+		names[i] = lmb.OpcodeName(kind)
 	}
+	names[opcodesCount-1] = lmb.OpcodeName(gen.OpcodeEnd)
 	return names
 }()
+
+// opcodeIndex returns the index of a command's name in opcodeNames.
+func opcodeIndex(c *fbs.Command) int {
+	if i := slices.Index(lmb.CommandKinds, lmb.CommandKind(c)); i >= 0 {
+		return i
+	}
+	return opcodesCount - 1
+}
 
 // beginSlice returns a new open slice. A scope or phase gets the first free row.
 func (w *timelineBuilder) beginSlice(kind, name string, index, row int, command uint32,

@@ -146,6 +146,8 @@ func (t *recording) addRecord(rec *record.Record) error {
 	case record.HostWrite, record.HostRead:
 		return t.sink.Device(rec.Line, t.time, rec.Kind == record.HostWrite, rec.Offset,
 			bytes.Clone(rec.Data))
+	case record.HostBoth:
+		return t.sink.Both(rec.Line, t.time, rec.Offset, bytes.Clone(rec.Data))
 	case record.Memory:
 		return t.sink.Memory(rec.Line, rec.Offset, rec.Size)
 	case record.Event:
@@ -186,6 +188,7 @@ func summarizeRecord(r io.Reader, o Source) (*Summary, error) {
 		{"bytes of host memory that the device reaches", list.hostBytes},
 		{"bytes of host memory that the program stored", list.storedBytes},
 		{"bytes of host memory that the device wrote", list.writtenBytes},
+		{"bytes of host memory that the program or the device wrote", list.bothBytes},
 	} {
 		if c.N > 0 {
 			s.Other = append(s.Other, c)

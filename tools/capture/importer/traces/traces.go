@@ -84,6 +84,10 @@ type Sink interface {
 	// Device receives an access of the device to host memory.
 	Device(line int, time int64, write bool, bus uint64, data []byte) error
 
+	// Both receives a change of host memory that the program or the device made; the recording does
+	// not show which of them.
+	Both(line int, time int64, bus uint64, data []byte) error
+
 	// Memory receives a range of host memory that the device can access from here on. It initially
 	// contains zeros. After a call of Memory, Device does not receive accesses of the device, but
 	// changes of this memory: what the program stored before the next record, and what the program
@@ -132,11 +136,12 @@ func Each(r io.Reader, s Source, do func(a *Access)) (*Trace, error) {
 
 // tally is the sink of Each and of summaries.
 type tally struct {
-	onAccess                             func(a *Access) // loads, stores and marks
-	bars                                 [6]RegionSummary
-	transfers                            int // number of accesses of the device to host memory
-	interrupts                           int
-	hostBytes, storedBytes, writtenBytes int // bytes of host memory
+	onAccess   func(a *Access) // loads, stores and marks
+	bars       [6]RegionSummary
+	transfers  int // number of accesses of the device to host memory
+	interrupts int
+
+	hostBytes, storedBytes, writtenBytes, bothBytes int // bytes of host memory
 }
 
 func (s *tally) Start(*boards.Board) {}
@@ -166,6 +171,12 @@ func (s *tally) Device(_ int, _ int64, write bool, _ uint64, data []byte) error 
 	} else {
 		s.storedBytes += len(data)
 	}
+	return nil
+}
+
+func (s *tally) Both(_ int, _ int64, _ uint64, data []byte) error {
+	s.transfers++
+	s.bothBytes += len(data)
 	return nil
 }
 

@@ -6,8 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -26,9 +28,26 @@ static void *take(void *line) {
     return 0;
 }
 
+static volatile long reader; // thread
+
 // interrupted reads until the discipline of the terminal is set.
 static void *interrupted(void *line) {
+    reader = syscall(SYS_gettid);
     return (void *)read(device, line, 8);
+}
+
+// await_reader waits until the reader sleeps in its call.
+static void await_reader(void) {
+    char path[64], text[256] = "";
+    while (!reader)
+        usleep(1000);
+    snprintf(path, sizeof path, "/proc/self/task/%ld/stat", reader);
+    while (!strstr(text, ") S ")) {
+        usleep(1000);
+        int file = open(path, O_RDONLY);
+        check(read(file, text, sizeof text - 1) > 0, "stat");
+        close(file);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -54,7 +73,7 @@ int main(int argc, char **argv) {
     (void)bar[1];
     pthread_t reader;
     check(!pthread_create(&reader, 0, interrupted, line), "thread");
-    usleep(2000);
+    await_reader();
     bar[0] = 3;
     // sleeps until the thread reads no more
     check(!ioctl(device, TIOCSETD, &discipline), "TIOCSETD");

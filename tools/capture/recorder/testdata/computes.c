@@ -168,7 +168,7 @@ static int do_exec(char **arguments) {
 int main(int count, char **arguments) {
 	int fd = open(arguments[1], O_RDWR);
 	bar = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	alarm(count > 2 ? 100 : 0); // a signal that is lost is waited for
+	alarm(count > 2 ? 1000 : 0); // a signal that is lost is waited for
 	if (count > 3)
 		return do_exec(arguments);
 	if (count > 2 && (!strcmp(arguments[2], "stops") || !strcmp(arguments[2], "traps")))

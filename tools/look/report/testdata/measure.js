@@ -99,7 +99,7 @@ function () {
   var listing = document.getElementById("listing");
   facts.failure = failure === null ? -1 : failure.getBoundingClientRect().bottom;
   facts.marks = document.querySelectorAll(".row i.failed, .line.failed, .data tr.failed, .flag b").length;
-  facts.beside = listing.getBoundingClientRect().left > document.querySelector("main").getBoundingClientRect().right;
+  facts.beside = listing !== null && listing.getBoundingClientRect().left > document.querySelector("main").getBoundingClientRect().right;
   facts.timeline = timeline === null ? -1 : timeline.getBoundingClientRect().width;
   return facts;
 }

@@ -6,12 +6,19 @@ LICENSE = "CLOSED"
 LIGHTMETAL_SOURCE ?= "${@os.path.normpath(d.getVar('THISDIR') + '/../../../../../..')}"
 LIGHTMETAL_SRC_URI ?= "git://${LIGHTMETAL_SOURCE};protocol=file;branch=main"
 SRC_URI = "${LIGHTMETAL_SRC_URI};destsuffix=${GO_SRCURI_DESTSUFFIX}"
-SRCREV ?= "${AUTOREV}"
-PV = "0+git"
+# A commit of the branch main. A .bbappend of yours names that of the release that you have tested.
+SRCREV ?= "2b996276af5895acdb4364a554f65305671f9c88"
+PV = "0.1+git"
 
 GO_IMPORT = "lightmetal"
 GO_INSTALL = "${GO_IMPORT}/tools/lmrun ${GO_IMPORT}/tools/lminit"
 inherit go-mod systemd
+
+# The series scarthgap has Go 1.22.
+python () {
+    if bb.utils.vercmp_string((d.getVar('GOVERSION') or '1.26').rstrip('%'), '1.26') < 0:
+        raise bb.parse.SkipRecipe('lightmetal needs Go 1.26; install lightmetal-bin instead')
+}
 
 # The two modules that lmrun links are fetched by Go and held by go.sum.
 do_compile[network] = "1"
