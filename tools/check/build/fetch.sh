@@ -141,9 +141,9 @@ download_kernel() {
 
 # unpack_kernel METAPACKAGE KERNEL MODULES [SUITE] unpacks the kernel and its modules of VFIO,
 # UIO, watchdogs, persistent memory and IOMMUs, or for amd64 of UIO, SD cards, KVM, VFIO, IOMMUs,
-# NVMe and AHCI and busybox, from downloaded packages. What is a module in one kernel is built into another,
-# so only the kernel and uio.ko must be there. The folder MODULES is created last and in one step:
-# if it exists, it is complete.
+# NVMe and AHCI and busybox, from downloaded packages. What is a module in one kernel is built into
+# another, so only the kernel and uio.ko must be there. The folder MODULES is created last and in
+# one step: if it exists, it is complete.
 unpack_kernel() {
 	local part=$cache/modules.part deb status files=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*'
 		'*/drivers/uio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*'
