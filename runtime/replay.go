@@ -216,7 +216,7 @@ func (r *Replay) sleepWithinLimit(device hal.Device, waiter hal.InterruptWaiter,
 func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 	w := &r.walk
 	w.Next = &r.commands[r.view.Sequences[sequence].First]
-	w.DoneBytes, r.pollingCommand = 0, nil
+	w.DoneBytes, r.pollingCommand, r.moved.addends = 0, nil, addends{}
 	for code == hal.OK {
 		held := int64(0)
 		if r.observer != nil {

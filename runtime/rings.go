@@ -17,10 +17,11 @@ type ringPosition struct {
 type movedCommand struct {
 	commands [2]fbs.Command // the changed command, and an End that ends no sequence
 	index    int            // of the command in the image
-	offset   uint64
-	value    uint64
-	flipped  uint64
+	addends
 }
+
+// addends is what the With commands since the last other command add.
+type addends struct{ offset, value, flipped uint64 }
 
 func newMovedCommand() (m movedCommand) {
 	m.commands[1].Opcode = gen.OpcodeEnd
@@ -63,7 +64,7 @@ func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) {
 	*changed, m.index = *w.Next, w.NextIndex(r.commands)
 	changed.Offset += uint32(m.offset)
 	changed.Value = (changed.Value + m.value) ^ m.flipped
-	m.offset, m.value, m.flipped = 0, 0, 0
+	m.addends = addends{}
 	w.Next, r.pollingCommand = changed, nil // a changed poll before this one was in the same place
 }
 

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"testing"
 
 	"lightmetal/hal"
@@ -98,5 +99,22 @@ func TestRingsMove(t *testing.T) {
 	r.SetObserver(nil)
 	if n := testing.AllocsPerRun(10, func() { r.Run(frame) }); n != 0 {
 		t.Errorf("a run makes %v allocations, want none", n)
+	}
+}
+
+// TestRunThatEndsBetweenTwoWithsMovesNothingInSafe: the run ends at its first look at the clock.
+// The fillers shift which command that is.
+func TestRunThatEndsBetweenTwoWithsMovesNothingInSafe(t *testing.T) {
+	for filler := range 3 {
+		body := strings.Repeat("  write.4 m+0x0 0x1\n", filler) + strings.Repeat(
+			"  with q value\n  with q offset\n  write.4 m+0x0 0x0\n", 2000)
+		r, device := loadOnMock(t, "ring q begin 0 end 8 first 4\nmain:\n  reset q\n"+
+			"  advance q 4\n"+body+"safe:\n  reset q\n  advance q 4\n  with q offset\n"+
+			"  write.4 m+0x40 0x5a00\n")
+		r.SetLimit(1000)
+		run(t, r, hal.FrameLate)
+		if got := readMemory(t, device, 0x44, 4); string(got) != "\x00\x5a\x00\x00" {
+			t.Errorf("%d fillers: safe stored % x, want 00 5a 00 00", filler, got)
+		}
 	}
 }
