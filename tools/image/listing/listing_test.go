@@ -175,7 +175,8 @@ func TestLanguageReferenceHasTheCommandsOfTheTable(t *testing.T) {
 	_, text, _ := strings.Cut(string(page), "\n| command | means |\n|---|---|\n")
 	text, _, _ = strings.Cut(text, "\n\n")
 	example := strings.NewReplacer("ring n", "q 1", "ring value", "q value", "ring", "q",
-		".W", ".4", "ref", "regs+0x0", "bus(window)", "bus(regs)", "window", "l1", "tensor[first:end] <-", "d[0:4] <-", "tensor[first:end]", "a[0:4]",
+		".W", ".4", "ref", "regs+0x0", "bus(window)", "bus(regs)", "window", "l1",
+		"tensor[first:end] <-", "d[0:4] <-", "tensor[first:end]", "a[0:4]",
 		"<- data", "<- hex 00112233", "== data", "== hex 00112233", "type", "float32",
 		"condition", "== 1", "<- value", "<- 1", " value", " 1", "mask m", "mask 1",
 		"size n", "size 64", "+n", "+4", "address n", "address 0x100000", " x", " 1", ",y", ",1",
