@@ -218,6 +218,9 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 	w.Next = &r.commands[r.view.Sequences[sequence].First]
 	w.DoneBytes, r.pollingCommand, r.moved.addends = 0, nil, addends{}
 	for code == hal.OK {
+		if w.Next == &r.moved.commands[1] {
+			w.Next = &r.commands[r.moved.index+1]
+		}
 		held := int64(0)
 		if r.observer != nil {
 			held = r.observe(w.Next)
@@ -226,14 +229,12 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 		isUsedUp := w.Budget <= 0
 		w.Budget += held
 		switch {
+		case w.Next == &r.moved.commands[1]: // continue behind the original
 		case w.Budget <= 0:
 			code = r.checkTimeLimit()
 		case isUsedUp: // observe the next command
 		case w.Next.Opcode == gen.OpcodeEnd:
-			if w.Next != &r.moved.commands[1] {
-				return hal.OK
-			}
-			w.Next = &r.commands[r.moved.index+1]
+			return hal.OK
 		case w.Next.Opcode > gen.OpcodeEnd:
 			r.executeRingCommand(w.Next)
 		default:

@@ -96,6 +96,11 @@ func TestRingsMove(t *testing.T) {
 			t.Errorf("command %d was not observed", i)
 		}
 	}
+	for _, command := range observed {
+		if command < 0 || command >= len(v.Commands) {
+			t.Errorf("command %d was observed, but the image has %d", command, len(v.Commands))
+		}
+	}
 	r.SetObserver(nil)
 	if n := testing.AllocsPerRun(10, func() { r.Run(frame) }); n != 0 {
 		t.Errorf("a run makes %v allocations, want none", n)
