@@ -25,6 +25,12 @@ func AppendFailure(text []byte, view *fbs.View, r *runtime.Result, window string
 	text = append(runtime.AppendCommandPosition(text, view, int(r.Command)), ": "...)
 	c := &view.Commands[r.Command]
 	text = appendCommand(text, c, window)
+	if r.Command > 0 {
+		with := &view.Commands[r.Command-1]
+		if with.Opcode == gen.OpcodeWith && gen.Place(with.Mode) == gen.PlaceOffset {
+			text = fbs.AppendText(text, " (offset moved by ring %d)", uint64(with.Index))
+		}
+	}
 	if r.FileTruncated {
 		text = append(append(text, ": "...), runtime.FileTruncatedText...)
 	}

@@ -50,8 +50,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(signalledVariable); path != "" {
 		waitForSignal(path)
 	}
-	if signal.Ignored(unix.SIGINT) { // as of a shell's command with &; children inherit it
-		signal.Notify(make(chan os.Signal, 1), unix.SIGINT)
+	for _, s := range []os.Signal{unix.SIGINT, unix.SIGHUP} {
+		if signal.Ignored(s) { // as of a shell's command with & or nohup; children inherit it
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	testscript.Main(testsWithPrograms{m}, map[string]func(){"lm": main})
 }

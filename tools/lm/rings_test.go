@@ -47,8 +47,8 @@ func recordRings(t *testing.T, l ringdevice.Layout, n int) (path string, d *ring
 }
 
 // replayRings replays an image on a new ring device, as lm replay does.
-func replayRings(t *testing.T, path string, set func(f *replayFlags)) (out string, err error,
-	d *ringdevice.Device) {
+func replayRings(t *testing.T, path string, set func(f *replayFlags)) (out string,
+	d *ringdevice.Device, err error) {
 	t.Helper()
 	device, d := ringdevice.New()
 	f := replayFlags{sequence: "frame", before: "init", loop: 2, longest: time.Hour,
@@ -65,7 +65,7 @@ func replayRings(t *testing.T, path string, set func(f *replayFlags)) (out strin
 	})
 	_ = stdout.finish()
 	data, _ := os.ReadFile(text.Name())
-	return string(data), err, d
+	return string(data), d, err
 }
 
 // TestAFrameThatCannotBeRepeatedIsRefused cuts a frame by hand out of a program with rings. Its
@@ -98,13 +98,13 @@ func TestAFrameThatCannotBeRepeatedIsRefused(t *testing.T) {
 	if exit, _, said := lm(t, "verify", listing); exit != 0 {
 		t.Errorf("lm verify: exit %d, %q", exit, said)
 	}
-	said, err, device := replayRings(t, listing, func(f *replayFlags) { f.checkGolden = true })
+	said, device, err := replayRings(t, listing, func(f *replayFlags) { f.checkGolden = true })
 	if err != nil || device.Computed != 2 || !strings.Contains(said, "with the same inputs, old "+
 		"results are equal, too") {
 		t.Errorf("2 runs with the recorded inputs: %v, %d computed, want no error, and those of "+
 			"init and of the first run: %s", err, device.Computed, said)
 	}
-	_, err, _ = replayRings(t, listing, func(f *replayFlags) { f.checkFresh = true })
+	_, _, err = replayRings(t, listing, func(f *replayFlags) { f.checkFresh = true })
 	const stale = "output out: 24 of 24 elements of run 2 are not those of a first run with the " +
 		"same inputs: later runs read old results, or results depend on earlier runs"
 	if hal.CodeOf(err) != hal.CompareFailed || !strings.Contains(fmt.Sprint(err), stale) {
@@ -168,7 +168,7 @@ func TestAProgramWithRingsBecomesAFrameThatRepeats(t *testing.T) {
 		t.Errorf("lm verify --loop: exit %d, %s", exit, said)
 	}
 	computeFrames(t, path, 1000)
-	said, err, _ := replayRings(t, path, func(f *replayFlags) { f.checkFresh, f.loop = true, 20 })
+	said, _, err := replayRings(t, path, func(f *replayFlags) { f.checkFresh, f.loop = true, 20 })
 	if err != nil || !strings.Contains(said, "run 20 gave the results of a first run") {
 		t.Errorf("--check-fresh: %v, %q", err, said)
 	}
@@ -230,14 +230,14 @@ func TestRingsThatTheRecordingDoesNotShowAreRefused(t *testing.T) {
 	const missing = "lines 243 and 387, BAR 0 + 0x20: the value differs from repetition to " +
 		"repetition: they do not start again in the recording, so that the end is not known; " +
 		"record more repetitions, or add --ring bar0+0x20=BEGIN..END"
-	exit, out, said, path := find(4)
+	exit, _, said, path := find(4)
 	if exit != 65 || !strings.Contains(said, missing) {
 		t.Errorf("4 repetitions: exit %d, %q, want 65 and %q", exit, said, missing)
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("an image was written")
 	}
-	exit, out, said, path = find(4, "--ring", "bar0+0x20=0x300..0x323")
+	exit, out, said, _ := find(4, "--ring", "bar0+0x20=0x300..0x323")
 	const stored = "ring       bar0+0x10c0, addresses from 0x1000 to 0x1440, 0xc0 a repetition, " +
 		"from line 175 on (as the program stored in line 7)\n"
 	const given = "ring       bar0+0x20, values from 0x300 to 0x323, 0x7 a repetition, from line " +

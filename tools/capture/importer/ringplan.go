@@ -24,14 +24,13 @@ type ringPlan struct {
 	names   map[string]int
 }
 
-// plannedRing is a ring, with the elements that use it by their numbers in a repetition.
+// plannedRing is a ring, and where it is used first.
 type plannedRing struct {
 	ringFit
-	elements []int // first one of each point
-	place    Place
-	address  uint64
-	line     int
-	isValue  bool
+	place   Place
+	address uint64
+	line    int
+	isValue bool
 }
 
 // ringUse is how a ring changes accesses of the frame.

@@ -78,7 +78,7 @@ func Diff(a, b *lmb.Image, longestA, longestB []uint64) *Difference {
 	return d
 }
 
-// compareHeaders compares devices, windows and rules by index.
+// compareHeaders compares devices, windows, rules and rings by index.
 func (d *Difference) compareHeaders(a, b *lmb.Image) {
 	for i := range max(len(a.Devices), len(b.Devices)) {
 		d.Header = appendDiff(d.Header, fmt.Sprintf("device %d", i),
@@ -92,6 +92,14 @@ func (d *Difference) compareHeaders(a, b *lmb.Image) {
 		d.Header = appendDiff(d.Header, fmt.Sprintf("rule %d", i), textAt(a.Rules, i, ruleText),
 			textAt(b.Rules, i, ruleText))
 	}
+	for i := range max(len(a.Rings), len(b.Rings)) {
+		d.Header = appendDiff(d.Header, fmt.Sprintf("ring %d", i), textAt(a.Rings, i, ringText),
+			textAt(b.Rings, i, ringText))
+	}
+}
+
+func ringText(r lmb.Ring) string {
+	return fmt.Sprintf("%s: 0x%x to 0x%x, first 0x%x", sanitize(r.Name), r.Begin, r.End, r.First)
 }
 
 // ruleText formats all fields of a rule.
@@ -119,6 +127,10 @@ func deviceText(t lmb.Device) string {
 		if size != 0 {
 			text += fmt.Sprintf(", BAR %d %s", bar, lmb.SizeText(size))
 		}
+	}
+	if t.Vectors != 0 {
+		text += fmt.Sprintf(", %d vectors of %s", t.Vectors,
+			gen.EnumNamesInterruptKind[t.Interrupts])
 	}
 	return text
 }

@@ -89,14 +89,17 @@ func TestDiffDescribesDifferences(t *testing.T) {
 	}
 }
 
-func TestDiffComparesRulesAndTolerances(t *testing.T) {
-	const base = "lightmetal 1\ndevice x 1234:0001 bar0 4KiB\nrule all bar0 widths 4\n" +
-		"window r bar0 offset 0 size 4KiB\n" +
+func TestDiffComparesEachDeclaration(t *testing.T) {
+	const base = "lightmetal 1\ndevice x 1234:0001 bar0 4KiB msix 4\n" +
+		"rule all bar0 widths 4\nwindow r bar0 offset 0 size 4KiB\nring q begin 0 end 4 first 1\n" +
 		"tensor o output float32[1] = float32 1 absolute 0.5\nmain:\n  copy.4 o[:] <- r+0x0\n"
 	for _, test := range []struct{ old, new, want string }{
 		{"widths 4", "widths 2 4",
 			"rule 0: A has all: BAR 0 of device 0, 0x0 to 0xfff, widths 4; " +
 				"B has all: BAR 0 of device 0, 0x0 to 0xfff, widths 2 4"},
+		{"first 1", "first 2", "ring 0: A has q: 0x0 to 0x4, first 0x1; B has q: 0x0 to 0x4, first 0x2"},
+		{"ring q begin 0 end 4 first 1\n", "", "ring 0 is in A only: q: 0x0 to 0x4, first 0x1"},
+		{"msix 4", "msi 2", "4 vectors of Msix; B has x 1234:0001, BAR 0 4 KiB, 2 vectors of Msi"},
 		{"absolute 0.5", "absolute 0.25",
 			"A has o output float32[1], data, absolute 0.5 relative 0"},
 	} {
