@@ -29,6 +29,8 @@ type faultList struct {
 	// sorted by number; those without one are in the order of the file
 	Faults  []faultInfo `json:"faults"`
 	Skipped []byteRange `json:"skipped"` // parts of the file that are no complete entry
+
+	isCompared bool // with images
 }
 
 // faultInfo is one entry.
@@ -183,6 +185,7 @@ func paddedText(data []byte) string {
 
 // addImages finds the images of the entries. It fails if all entries are of other images.
 func (list *faultList) addImages(paths []string) {
+	list.isCompared = len(paths) > 0
 	var candidates []string
 	for _, path := range paths {
 		_, view := openVerified(path)
@@ -223,7 +226,7 @@ func (list *faultList) addImage(path string, view *fbs.View) {
 func (list *faultList) String() string {
 	var text strings.Builder
 	for i := range list.Faults {
-		list.Faults[i].print(&text)
+		list.Faults[i].print(&text, list.isCompared)
 	}
 	for _, r := range list.Skipped {
 		fmt.Fprintf(&text, "skipped %d bytes at offset %d: not a complete entry; "+
@@ -235,7 +238,7 @@ func (list *faultList) String() string {
 	return text.String()
 }
 
-func (f *faultInfo) print(text *strings.Builder) {
+func (f *faultInfo) print(text *strings.Builder, isCompared bool) {
 	number := "-"
 	if f.Number > 0 {
 		number = fmt.Sprint(f.Number)
@@ -246,8 +249,11 @@ func (f *faultInfo) print(text *strings.Builder) {
 		line("%s", f.Reason)
 	}
 	image := ""
-	if f.Image != "" {
+	switch {
+	case f.Image != "":
 		image = ": " + f.Image
+	case isCompared:
+		image = ": none of the given images"
 	}
 	line("after %d runs of the image with checksum %s, version %d%s", f.Runs, f.ImageChecksum,
 		f.ImageVersion, image)

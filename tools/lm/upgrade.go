@@ -35,11 +35,12 @@ func upgrade(path, out string) {
 	file := openImage(path)
 	var image *lmb.Image
 	var renames []lmb.Rename
-	isSigned := false
+	isSigned, checksum := false, uint32(0)
 	err := file.Inspect(func(data []byte) (err error) {
 		if err = checkIsFormat2(data); err != nil {
 			return err
 		}
+		checksum = fbs.ReadStruct[fbs.Preamble](data).Checksum
 		image, renames, err = lmb.DecodeFormat2(data)
 		unsigned, _, _ := fbs.SplitSignature(data)
 		isSigned = len(unsigned) < len(data)
@@ -57,6 +58,8 @@ func upgrade(path, out string) {
 	to := messageWriter(out)
 	printWritten(out, image, len(written), fmt.Sprintf("; the listing is that of %s: %s", path,
 		english.Count(lines, "line")))
+	printLine(to, "  checksum: %s before, %s now", fbs.ImageID(checksum),
+		fbs.ImageID(fbs.ReadStruct[fbs.Preamble](written).Checksum))
 	for _, r := range renames {
 		printLine(to, "  renamed: %s %s is now %s", r.What, strconv.Quote(r.Old), r.New)
 	}

@@ -206,10 +206,12 @@ func differingBytes(a, b []byte) string {
 			n++
 		}
 	}
+	values := fmt.Sprintf("0x%02x in A, 0x%02x in B", a[first], b[first])
 	if n == 1 {
-		return fmt.Sprintf("byte %d of %d", first, len(a))
+		return fmt.Sprintf("byte %d of %d: %s", first, len(a), values)
 	}
-	return fmt.Sprintf("%d of %d bytes, from byte %d to %d", n, len(a), first, last)
+	return fmt.Sprintf("%d of %d bytes, from byte %d to %d; the first is %s", n, len(a), first,
+		last, values)
 }
 
 func tensorText(t lmb.Tensor) string {

@@ -51,7 +51,7 @@ func TestDiffDescribesDifferences(t *testing.T) {
 		{"window r ", "window s ", "window 0: A has r: BAR 0"},
 		{"uint32 1 2\nmain", "uint32 1 3\nmain",
 			"the images make the same accesses with other data\n" +
-				"tensor n: the data differ: byte 4 of 8\n"},
+				"tensor n: the data differ: byte 4 of 8: 0x02 in A, 0x03 in B\n"},
 		{"uint32[2]", "int32[2]", "tensor 0: A has n input uint32[2], data; B has n input int32"},
 		{"r+0x4 2\n", "r+0x4 3\n", "sequence main differs in 1 command\n" +
 			"@@ main: command 1 of A, 1 of B @@\n  write.4 r+0x4 0x1\n- write.4 r+0x4 0x2\n" +
@@ -60,7 +60,7 @@ func TestDiffDescribesDifferences(t *testing.T) {
 			"the images make the same accesses with other data\nsequence main differs in " +
 				"1 command; in 1 of them, only the payload differs\n"},
 		{"1 2 3 fifo", "0x101 2 4 fifo", "~ copy.4 r+0x4 <- hex 01000000 02000000 03000000 fifo\n" +
-			"~   2 of 12 bytes, from byte 1 to 8\n"},
+			"~   2 of 12 bytes, from byte 1 to 8; the first is 0x00 in A, 0x01 in B\n"},
 		{"mark \"m\"", "mark \"x\"", "- mark \"m\"\n+ mark \"x\"\n"},
 		{"  write.4 r+0x4 2\n", "",
 			"differs in 1 command; A has 4 commands, B has 3; a run takes at most "},
@@ -169,7 +169,7 @@ func TestDiffShowsEveryDifferenceOnce(t *testing.T) {
   write.4 r+0x4 0xa
   write.4 r+0x4 0xb
 ~ copy.4 r+0x8 <- hex 07000000 01000000 fifo
-~   byte 4 of 8
+~   byte 4 of 8: 0x01 in A, 0x02 in B
 `
 	if out != want {
 		t.Errorf("the difference is\n%swant\n%s", out, want)
