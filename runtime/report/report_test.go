@@ -77,8 +77,8 @@ func TestFailureNamesCommandAndValues(t *testing.T) {
 	moved := failureView(fbs.Command{}, fbs.Command{Opcode: gen.OpcodeWith, Index: 3,
 		Mode: uint8(gen.PlaceOffset)}, expect(equal, 15, 8, 0))
 	result := runtime.Result{Code: hal.ExpectFailed, Command: 2, Got: 0, Want: 8, Mask: 15}
-	const text = "safe, command 1: expect.4 w2+0x20 & 0xf == 0x8 (offset moved by ring 3): got 0x0 " +
-		"(bits that differ: 3)"
+	const text = "safe, command 1: expect.4 w2+0x20 & 0xf == 0x8 (offset moved by ring 3): " +
+		"got 0x0 (bits that differ: 3)"
 	if got := string(AppendFailure(nil, moved, &result, "")); got != text {
 		t.Errorf("with a ring: got %q, want %q", got, text)
 	}

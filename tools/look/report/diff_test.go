@@ -97,7 +97,8 @@ func TestDiffComparesEachDeclaration(t *testing.T) {
 		{"widths 4", "widths 2 4",
 			"rule 0: A has all: BAR 0 of device 0, 0x0 to 0xfff, widths 4; " +
 				"B has all: BAR 0 of device 0, 0x0 to 0xfff, widths 2 4"},
-		{"first 1", "first 2", "ring 0: A has q: 0x0 to 0x4, first 0x1; B has q: 0x0 to 0x4, first 0x2"},
+		{"first 1", "first 2",
+			"ring 0: A has q: 0x0 to 0x4, first 0x1; B has q: 0x0 to 0x4, first 0x2"},
 		{"ring q begin 0 end 4 first 1\n", "", "ring 0 is in A only: q: 0x0 to 0x4, first 0x1"},
 		{"msix 4", "msi 2", "4 vectors of Msix; B has x 1234:0001, BAR 0 4 KiB, 2 vectors of Msi"},
 		{"absolute 0.5", "absolute 0.25",
