@@ -151,7 +151,8 @@ func TestInterruptEndsAWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	const hour, shortest = 3600_000_000_000, 1_000_000
-	interrupt := func() { _, _ = unix.Write(f.EventFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
+	interrupt := func() { _, _ = unix.Write(f.EventFD, one) }
 	interrupt()
 	interrupt()
 	if !d.AwaitInterrupt(hour) {
