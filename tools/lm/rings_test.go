@@ -284,3 +284,17 @@ func TestRingsWrapWhereTheDeviceWraps(t *testing.T) {
 		computeFrames(t, path, 200)
 	}
 }
+
+func TestARingThatNothingResetsIsAWarning(t *testing.T) {
+	const source = "lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\nring q begin 0 end 8\n" +
+		"window r bar0 offset 0 size 1MiB\nmain:\n  advance q 4\n  with q value\n" +
+		"  write.4 r+0x4 0\n"
+	const want = "no sequence resets ring q, so each run that advances it fails"
+	for text, warns := range map[string]bool{source: true, source + "init:\n  reset q\n": false,
+		strings.Replace(source, "  advance", "  reset q\n  advance", 1): false} {
+		exit, _, said := lm(t, "verify", assemble(t, text))
+		if exit != 0 || strings.Contains(said, want) != warns {
+			t.Errorf("exit %d, %q, want %q: %v\n%s", exit, said, want, warns, text)
+		}
+	}
+}

@@ -149,7 +149,28 @@ func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []strin
 	if v.loop {
 		warnings = append(warnings, failUnlessRepeatable(view, path, repeatedSequences(view))...)
 	}
+	warnings = append(warnings, ringWarnings(view)...)
 	return view, append(warnings, safeWarnings(view)...)
+}
+
+// ringWarnings warns of rings that no run can set: all runs of sequences that need them fail.
+func ringWarnings(view *fbs.View) (warnings []string) {
+	needed, reset := uint32(0), uint32(0)
+	for _, rings := range view.NeededRings {
+		needed |= rings
+	}
+	for i := range view.Commands {
+		if c := &view.Commands[i]; c.Opcode == gen.OpcodeReset {
+			reset |= 1 << c.Index
+		}
+	}
+	for i, r := range view.Rings {
+		if name := view.Name(r.Name); (needed&^reset)>>i&1 != 0 {
+			warnings = append(warnings, fmt.Sprintf("no sequence resets ring %s, so each run that "+
+				"advances it fails; add `reset %s` to a sequence, such as init", name, name))
+		}
+	}
+	return warnings
 }
 
 // repeatedSequences returns the sequences that are meant to run again and again.
