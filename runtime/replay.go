@@ -235,7 +235,7 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 		case isUsedUp: // observe the next command
 		case w.Next.Opcode == gen.OpcodeEnd:
 			return hal.OK
-		case w.Next.Opcode > gen.OpcodeEnd:
+		case w.Next.Opcode > gen.OpcodeEnd && w.Next.Opcode <= gen.OpcodeWith:
 			r.executeRingCommand(w.Next)
 		default:
 			code = r.finishCommand(w.Next)
