@@ -17,6 +17,15 @@ const (
 		1<<gen.OpcodeCompare
 )
 
+// NextRingValue returns the value of a ring at a position after an Advance by step, which is at
+// most the size of the ring, and whether a lap begins.
+func NextRingValue(r *Ring, position, step uint64) (value uint64, isNewLap bool) {
+	if step > r.End-position {
+		return r.Begin, true
+	}
+	return position, false
+}
+
 func (t *tableChecker) checkRing(index int) (problem string) {
 	r := &t.Rings[index]
 	if r.Begin > r.First || r.First > r.End {

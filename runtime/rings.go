@@ -35,11 +35,11 @@ func (r *Replay) executeRingCommand(c *fbs.Command) {
 		*p = ringPosition{position: ring.First}
 		r.setRings |= 1 << c.Index
 	case gen.OpcodeAdvance:
-		if c.Value > ring.End-p.position {
-			p.position, p.lapMask = ring.Begin, ^p.lapMask
+		var isNewLap bool
+		if p.value, isNewLap = fbs.NextRingValue(ring, p.position, c.Value); isNewLap {
+			p.lapMask = ^p.lapMask
 		}
-		p.value = p.position
-		p.position += c.Value
+		p.position = p.value + c.Value
 	default:
 		r.executeWith(c, p)
 		return

@@ -151,7 +151,7 @@ func (r *ringFit) check(points []ringPoint) (reason string) {
 	return ""
 }
 
-// isCertain reports whether all ends that agree with the recording give the same numbers for ever.
+// isCertain reports whether all ends that agree with the recording lead to the same numbers.
 func (r *ringFit) isCertain() bool {
 	if !r.hasWrap {
 		return false

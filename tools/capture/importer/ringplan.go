@@ -315,7 +315,7 @@ func (p *ringPlan) report() (list []Ring) {
 	return list
 }
 
-// sortUses gives the uses their rings: the list of rings no longer grows.
+// sortUses points the uses to their rings: the list of rings no longer grows.
 func (p *ringPlan) sortUses() {
 	for i := range p.uses {
 		p.uses[i].ring = &p.rings[p.uses[i].number]

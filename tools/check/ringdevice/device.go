@@ -1,4 +1,4 @@
-// Package ringdevice is a device with rings, of nobody's make, and a driver of it that is recorded:
+// Package ringdevice is a device with rings, made for tests, and a driver of it that is recorded:
 // a queue of entries of several sizes, a ring of doorbells, and a ring of results with a pointer
 // that the driver awaits and an event number that the device echoes.
 package ringdevice

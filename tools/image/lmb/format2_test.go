@@ -208,7 +208,7 @@ func TestTextOverOtherPartsIsRejectedInFormat2(t *testing.T) {
 	}
 }
 
-// FuzzDecodeFormat2 gives any bytes, with valid checksums, to DecodeFormat2.
+// FuzzDecodeFormat2 decodes any bytes, with valid checksums.
 func FuzzDecodeFormat2(f *testing.F) {
 	for _, file := range format2Files(f) {
 		f.Add(file)

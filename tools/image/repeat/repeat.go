@@ -181,16 +181,16 @@ func (c *checker) each(sequence int, do func(e *lmb.Effect)) {
 }
 
 func (c *checker) move(m *fbs.Command) {
-	r := &c.rings[m.Index]
+	r, declared := &c.rings[m.Index], &c.view.Rings[m.Index]
 	switch m.Opcode {
 	case gen.OpcodeReset:
-		*r = ring{position: c.view.Rings[m.Index].First}
+		*r = ring{position: declared.First}
 	case gen.OpcodeAdvance:
-		if r.position+m.Value > c.view.Rings[m.Index].End {
-			r.position, r.laps = c.view.Rings[m.Index].Begin, r.laps+1
+		var isNewLap bool
+		if r.value, isNewLap = fbs.NextRingValue(declared, r.position, m.Value); isNewLap {
+			r.laps++
 		}
-		r.value, r.advanced = r.position, true
-		r.position += m.Value
+		r.position, r.advanced = r.value+m.Value, true
 	case gen.OpcodeWith:
 		if gen.Place(m.Mode) == gen.PlaceOffset {
 			c.moved.Offset += uint32(r.value >> m.Amount)
@@ -327,8 +327,8 @@ func (c *checker) storedByte(e *lmb.Effect, at uint64, old known) (value, bits b
 	return 0, 0
 }
 
-// word returns what is known of the bytes of a poll, and since when: value of checker.stores. With
-// handed, stores to host memory count only if the device was told after them.
+// word returns what is known of the bytes of a poll, and since when: value of checker.stores.
+// A store to host memory counts only if a store to the device followed it.
 func (c *checker) word(p place, size uint64) (value, bits uint64, since int) {
 	for i := range size {
 		k := c.bytes[place{p.space, p.address + i}]

@@ -188,7 +188,7 @@ func (b *accessBand) tip() string {
 	return text
 }
 
-// layOut gives each range of each band rows, more to larger ranges as far as there is room.
+// layOut assigns rows to each range of each band, more to larger ranges as far as there is room.
 func (p *accessPicture) layOut() {
 	rowsOf := func(x *Range, step int) int {
 		digits := bits.Len64(x.Bytes() - 1)
