@@ -28,6 +28,7 @@ type Report struct {
 	Sequences       []Sequence  `json:"sequences"`
 	Opcodes         []Opcode    `json:"opcodes"`
 	Windows         []Window    `json:"windows"`
+	Rings           []Ring      `json:"rings,omitempty"`
 	Spaces          []Space     `json:"spaces"`
 	Tiles           []Tile      `json:"tiles"`
 	Tensors         []TensorUse `json:"tensors"`
@@ -50,6 +51,14 @@ type Device struct {
 	Title string `json:"title"` // name of the board for people; empty: the board is unknown
 	ID    string `json:"pci"`
 	board *boards.Board
+}
+
+// Ring is a position that rises from run to run, from First, and wraps from End to Begin.
+type Ring struct {
+	Name  string `json:"name"`
+	Begin uint64 `json:"begin"`
+	End   uint64 `json:"end"`
+	First uint64 `json:"first"`
 }
 
 // Sequence counts one run of a sequence, including the sequences that it calls.
@@ -178,6 +187,9 @@ func newAnalysis(view *fbs.View) *analysis {
 	}
 	for i := range view.Windows {
 		a.addWindow(i)
+	}
+	for _, r := range a.image.Rings {
+		a.report.Rings = append(a.report.Rings, Ring(r))
 	}
 	a.addTensors()
 	return a

@@ -55,7 +55,7 @@ func (r *Report) devicePrefix(device int) string {
 // tables returns the tables of a report; a profile adds what it compared with golden data.
 func (r *Report) tables(profile *Profile) []Table {
 	return []Table{r.sequenceTable(), r.tensorTable(profile), r.opcodeTable(), r.windowTable(),
-		r.rangeTable(), r.tileTable(), r.segmentTable()}
+		r.ringTable(), r.rangeTable(), r.tileTable(), r.segmentTable()}
 }
 
 func (r *Report) sequenceTable() Table {
@@ -92,6 +92,15 @@ func (r *Report) windowTable() Table {
 			emptyIfZero(w.Points, countText), countText(w.Commands),
 			emptyIfZero(w.Written, lmb.SizeText), emptyIfZero(w.Read,
 				lmb.SizeText), emptyIfZero(w.Compared, lmb.SizeText)}
+	})
+}
+
+func (r *Report) ringTable() Table {
+	t := Table{Title: "Rings", Note: "positions that rise from run to run",
+		Columns: []string{"ring", ">begin", ">end", ">first"}}
+	return fillTable(t, r.Rings, func(_ int, ring *Ring) []string {
+		return []string{sanitize(ring.Name), fmt.Sprintf("0x%x", ring.Begin),
+			fmt.Sprintf("0x%x", ring.End), fmt.Sprintf("0x%x", ring.First)}
 	})
 }
 
