@@ -116,6 +116,14 @@ func TestPartOfARecordingStartsWithEarlierStoresToMemory(t *testing.T) {
 	}
 }
 
+func TestHostMemoryOfOneMiBIsOneWindow(t *testing.T) {
+	session := nvmeSession("361bf41a", "MEM 430fffff 1", "HR 430fffff 1 05", "W 0 1004 4 01000000")
+	image, _ := mustImport(t, session, Options{From: FromRecord})
+	if n, want := len(image.Windows), 3; n != want {
+		t.Errorf("%d windows, want %d", n, want)
+	}
+}
+
 func TestInvalidHostMemoryIsRejected(t *testing.T) {
 	o := Options{From: FromRecord}
 	wantError(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000",
