@@ -346,6 +346,17 @@ func TestPartHasNoMemoryOfLaterLines(t *testing.T) {
 	}
 }
 
+// TestDataOfTheDeviceBetweenFrameAndStopAreNotInTheImage: neither sequence has these lines.
+func TestDataOfTheDeviceBetweenFrameAndStopAreNotInTheImage(t *testing.T) {
+	text := mixedRecording("R 0 1c 4 01000000", "W 0 1008 4 01000000",
+		"HW 10000 8 4343434343434343", "W 0 1008 4 02000000")
+	image, _ := mustImport(t, text, Options{From: FromRecord,
+		Frame: Part{From: "7", To: "8"}, Stop: Part{From: "11"}})
+	if got := imageText(image); strings.Contains(got, "43434343") {
+		t.Errorf("the image has data of line 10:\n%s", got)
+	}
+}
+
 // TestAnyDeviceMayKeepItsBusAddresses has a device without tiles.
 func TestAnyDeviceMayKeepItsBusAddresses(t *testing.T) {
 	text := mixedRecording("HR 11000 8 0010010000000000", "HW 10000 8 4343434343434343")
