@@ -73,3 +73,17 @@ func TestWriteThatAcceptsNoByteFails(t *testing.T) {
 		t.Errorf("Write of no bytes: %d, %v, want 0 and no error", n, err)
 	}
 }
+
+// TestIoctlPassesItsValue uses TCFLSH of a terminal, which rejects a queue that does not exist.
+func TestIoctlPassesItsValue(t *testing.T) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Close(fd)
+	for queue, want := range map[uintptr]error{unix.TCIFLUSH: nil, 99: unix.EINVAL} {
+		if _, err := ioctl(fd, unix.TCFLSH, queue, nil); err != want {
+			t.Errorf("TCFLSH of queue %d: %v, want %v", queue, err, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/lmrun/args"
@@ -24,11 +25,13 @@ const signalledVariable = "LM_TEST_SIGNALLED"
 const neverReadyListing = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
+window h host size 4KiB
 fails:
   poll.4 m+0x0 == 0x1 within 300ms every 1ms
 passes:
   poll.4 m+0x0 == 0x1 within 300ms every 1ms else ignore
 last:
+  write.8 m+0x8 bus(h)
   write.4 m+0x0 0x2
 safe:
   write.4 m+0x0 0x5afe
@@ -54,6 +57,9 @@ func (l announcingMock) Sleep(nanoseconds int64) {
 
 func (announcingMock) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
 func (announcingMock) Diagnose() hal.Code                               { return hal.OK }
+func (announcingMock) RegisterExitCleanup(*fbs.View, int) (string, error) {
+	return "cores go on running\n", nil
+}
 func (announcingMock) SetBusMaster(on bool) error {
 	if !on {
 		writeText(1, "DMA stopped\n")
@@ -138,7 +144,7 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 			if c.ProcessState.ExitCode() != want {
 				t.Errorf("%v, want exit status %d; output: %s", c.ProcessState, want, text)
 			}
-			for _, part := range []string{test.want, "DMA stopped"} {
+			for _, part := range []string{test.want, "DMA stopped", "lmrun: cores go on running\n"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q is missing in the output: %s", part, text)
 				}

@@ -115,6 +115,8 @@ func TestEqualStoresBecomeAFillIfThatIsShorter(t *testing.T) {
 		{"others, then many", join(same(1, 4, 0, 8), same(1, 4, 4, 9), same(64, 4, 8, 7)),
 			"copyin bulk tlb0+0x0 w4 0800000009000000\n" +
 				"fill exact tlb0+0x8 w8 256 bytes 0x700000007\nfence\n"},
+		{"one other, then many", join(same(1, 8, 0, 8), same(64, 8, 8, 7)),
+			"write tlb0+0x0 w8 0x8\nfill exact tlb0+0x8 w8 512 bytes 0x7\nfence\n"},
 		{"other widths are other values", join(same(9, 8, 0, 0), same(1, 4, 72, 0)),
 			"copyin bulk tlb0+0x0 w8 76 bytes\nfence\n"},
 	} {

@@ -253,7 +253,7 @@ func TestFramesAreFoundAmongOtherAccesses(t *testing.T) {
 			for k := range 4 {
 				m.addFrame(k, 2)
 			}
-		}, 4, ""},
+		}, 4, "nothing follows"},
 		"init and stop": {func(m *frameTrace) {
 			m.addSetUp()
 			for k := range 4 {
@@ -386,6 +386,13 @@ func TestTraceWithoutAFrameIsReportedWithTheReason(t *testing.T) {
 				!strings.Contains(f.String(), "no frame   ") ||
 				!strings.Contains(f.String(), "import without --find-frames") {
 				t.Errorf("no frame with reason %q; got\n%s", c.want, f)
+			}
+			for _, candidate := range f.Candidates {
+				for _, v := range candidate.Varies {
+					if isTensor := v.Role == "input" || v.Role == "output"; isTensor != (v.Name != "") {
+						t.Errorf("%s at 0x%x has the name %q", v.Role, v.Address, v.Name)
+					}
+				}
 			}
 		})
 	}
@@ -649,6 +656,16 @@ func TestFramesOfAQEMUTraceAreFound(t *testing.T) {
 	if image == nil || f.Chosen != 2 ||
 		variedPlaces(f) != "input BAR 0 0x4 4, output BAR 0 0x4 4" {
 		t.Errorf("\n%s", f)
+	}
+	carry, err := ParseCarry("0x4=0x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := o
+	wrong.Carry = []Carry{carry}
+	if _, err := FindFrames(strings.NewReader(text), wrong, 0); err == nil ||
+		!strings.Contains(err.Error(), "leave out --carry 0x4=0x8") {
+		t.Errorf("with a value that is not carried: %v, want an error that names the flag", err)
 	}
 	if _, err := FindFrames(strings.NewReader(text), o, 99); hal.CodeOf(err) != hal.Usage {
 		t.Errorf("candidate 99: %v, want a usage error", err)

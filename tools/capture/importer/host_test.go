@@ -185,6 +185,9 @@ func TestOnlyStoresOfAddressesBecomeRelocations(t *testing.T) {
 		// registers that do not accept 8 bytes
 		{&boards.Edu, 0, []string{"w 60 4 0x2000", "w 64 4 0x0"},
 			"write.4 bar0+0x60 bus(m); write.4 bar0+0x64 0x0", 1},
+		// a load of what would be the upper half
+		{&boards.Edu, 0, []string{"w 80 4 0x2000", "r 84 4 0x0"},
+			"write.4 bar0+0x80 bus(m); expect.4 bar0+0x84 == 0x0", 0},
 		{&boards.Ivshmem, 2, []string{"w 10 2 0x2008", "w 20 8 0x2008"},
 			"write.2 bar2+0x10 0x2008; write.8 bar2+0x20 bus(m)+0x8", 1},
 		{&boards.Edu, 0, []string{"r 98 8 0x1", "w 80 8 0x2000", "r 98 8 0x0"},

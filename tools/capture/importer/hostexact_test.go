@@ -116,6 +116,14 @@ func TestPartOfARecordingStartsWithEarlierStoresToMemory(t *testing.T) {
 	}
 }
 
+func TestHostMemoryOfOneMiBIsOneWindow(t *testing.T) {
+	session := nvmeSession("361bf41a", "MEM 430fffff 1", "HR 430fffff 1 05", "W 0 1004 4 01000000")
+	image, _ := mustImport(t, session, Options{From: FromRecord})
+	if n, want := len(image.Windows), 3; n != want {
+		t.Errorf("%d windows, want %d", n, want)
+	}
+}
+
 func TestInvalidHostMemoryIsRejected(t *testing.T) {
 	o := Options{From: FromRecord}
 	wantError(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000",
@@ -335,6 +343,17 @@ func TestPartHasNoMemoryOfLaterLines(t *testing.T) {
 	image, _ := mustImport(t, text, Options{From: FromRecord})
 	if n := len(image.Windows); n != 3 {
 		t.Errorf("the image of all has %d windows, want 3", n)
+	}
+}
+
+// TestDataOfTheDeviceBetweenFrameAndStopAreNotInTheImage: neither sequence has these lines.
+func TestDataOfTheDeviceBetweenFrameAndStopAreNotInTheImage(t *testing.T) {
+	text := mixedRecording("R 0 1c 4 01000000", "W 0 1008 4 01000000",
+		"HW 10000 8 4343434343434343", "W 0 1008 4 02000000")
+	image, _ := mustImport(t, text, Options{From: FromRecord,
+		Frame: Part{From: "7", To: "8"}, Stop: Part{From: "11"}})
+	if got := imageText(image); strings.Contains(got, "43434343") {
+		t.Errorf("the image has data of line 10:\n%s", got)
 	}
 }
 

@@ -60,6 +60,7 @@ func TestQemuReaderReturnsEveryField(t *testing.T) {
 		"719585@1608130130.441190:memory_region_ops_read cpu 1 mr 0x7f addr 0x10000000 value " +
 		"0xFFFFFFFFffffffff size 4 name 'edu-mmio'\n" +
 		"pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n" +
+		"ram_block_resize block pc.ram\n" +
 		"\n" +
 		"[    0.000000] Booting Linux\n" +
 		"memory_region_ops_read cpu 1 mr 0x7f addr 0x10000020 value 0x0 size 4\n" +
@@ -71,13 +72,13 @@ func TestQemuReaderReturnsEveryField(t *testing.T) {
 	want := []Access{
 		{Line: 2, Op: OpStore, Width: 8, Offset: 0x80, Value: 0x1122334455667788},
 		{Line: 3, Op: OpLoad, Width: 4, Offset: 0, Value: 0xffffffff, Time: 1608130130_441190000},
-		{Line: 7, Op: OpLoad, Width: 4, Offset: 0x20},
+		{Line: 8, Op: OpLoad, Width: 4, Offset: 0x20},
 	}
 	if !slices.Equal(list, want) {
 		t.Errorf("got  %+v\nwant %+v", list, want)
 	}
 	wantIgnored := []Count{{"accesses to other regions", 2}, {"lines of other text", 2},
-		{"lines of pci_nvme_mmio_write", 1}}
+		{"lines of pci_nvme_mmio_write", 1}, {"lines of ram_block_resize", 1}}
 	if !slices.Equal(trace.Ignored, wantIgnored) {
 		t.Errorf("ignored %+v, want %+v", trace.Ignored, wantIgnored)
 	}
