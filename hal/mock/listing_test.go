@@ -2,6 +2,8 @@ package mock_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -162,6 +164,43 @@ func TestNvmeFramesRepeatWithoutLimit(t *testing.T) {
 		}
 		g.mustRun("frame")
 	}
+}
+
+// TestNvmeSequencesShareARingInAnyOrder writes and reads random pages by two sequences in random
+// order. The queues wrap hundreds of times, and at each of their entries in each sequence.
+func TestNvmeSequencesShareARingInAnyOrder(t *testing.T) {
+	g := loadListing(t, "nvme-rings.lms")
+	if result := g.run("write"); result.Code != hal.RingUnset || result.SafeRan {
+		t.Errorf("write before init ends with %+v, want %v", result, hal.RingUnset)
+	}
+	g.mustRun("init")
+	const pages, blocks = 32, 8
+	random := rand.New(rand.NewPCG(5, 6))
+	var want [pages][blocks * 512]byte
+	input := func(name string) []byte { return g.replay.Input(g.view.TensorByName(name)) }
+	for n := range 2000 {
+		page := random.IntN(pages)
+		if random.IntN(2) == 0 {
+			binary.LittleEndian.PutUint32(input("to"), uint32(page*blocks))
+			for i := range want[page] {
+				want[page][i] = byte(random.Uint32())
+			}
+			copy(input("blocks"), want[page][:])
+			g.mustRun("write")
+			continue
+		}
+		binary.LittleEndian.PutUint32(input("from"), uint32(page*blocks))
+		g.mustRun("read")
+		if !bytes.Equal(g.output("result"), want[page][:]) {
+			t.Fatalf("command %d reads other data than were written to page %d", n, page)
+		}
+	}
+	for page := range want {
+		if got := g.nvme.Disk()[page*len(want[page]):]; !bytes.HasPrefix(got, want[page][:]) {
+			t.Errorf("the disk has other data in page %d", page)
+		}
+	}
+	g.mustRun("stop")
 }
 
 // The listings nvme.lms and nvme-p2p.lms have the same tensors and sequences.
