@@ -212,27 +212,30 @@ func (p *program) awaitsPausedLoads() bool {
 	return count <= pausedLoadsMax && p.isPassEnabled("fold")
 }
 
-// splitPausedLoad makes a poll, for all bits, of the first of the loads s behind a pause: the value
-// may come as late as it came to the program. rest has the others.
-func (p *program) splitPausedLoad(s *step, pause int64) (rest *step) {
+// appendPausedLoad makes a poll, for all bits, of the first of the loads s behind a pause: the
+// value may come as late as it came to the program.
+func (p *program) appendPausedLoad(s *step, pause int64, list *stepList) {
+	poll := p.singleAccess(s, 0)
+	poll.op, poll.operand, poll.count = stepPoll, p.maskIndex(p.significantMask(s)), 1
+	poll.value &= p.masks[poll.operand]
+	poll.durationUs = p.deadlineUs(min(pause, pauseDeadlineMaxNs))
+	p.setInterval(&poll, pause)
+	list.appendStep(poll)
 	if s.count > 1 {
-		other := p.singleAccess(s, 0)
-		other.line += uint32(s.lineStride)
-		if other.count = s.count - 1; other.count > 1 {
-			other.flags |= flagRepeated
+		rest := p.singleAccess(s, 0)
+		rest.line += uint32(s.lineStride)
+		if rest.count = s.count - 1; rest.count > 1 {
+			rest.flags |= flagRepeated
 		}
-		rest = &other
+		list.appendStep(rest)
 	}
-	s.op, s.operand, s.count = stepPoll, p.maskIndex(p.significantMask(s)), 1
-	s.value &= p.masks[s.operand]
-	s.durationUs = p.deadlineUs(min(pause, pauseDeadlineMaxNs))
-	return rest
 }
 
 // setInterval lets an interrupt wake a poll behind an interrupt or a pause.
 func (p *program) setInterval(s *step, pause int64) {
 	s.lineStride = 0
-	if p.hasVectors && (s.hasFlag(flagInterrupt) || p.isLongPause(pause) && !s.hasFlag(flagLoop)) {
+	isSlept := p.isLongPause(pause) && !s.hasFlag(flagLoop)
+	if p.hasVectors && (s.hasFlag(flagInterrupt) || isSlept) {
 		s.lineStride = waitPauseNs / 1000
 	}
 }
@@ -270,18 +273,15 @@ func (p *program) keepPauses() (out passResult, err error) {
 			}
 		}
 		before = *s
-		next, rest := *s, (*step)(nil)
 		if awaits && p.isPausedLoad(s, pause) {
-			rest = p.splitPausedLoad(&next, pause)
 			awaited++
+			p.appendPausedLoad(s, pause, list)
+			return nil
 		}
-		if next.op == stepPoll {
-			p.setInterval(&next, pause)
+		if s.op == stepPoll {
+			p.setInterval(s, pause)
 		}
-		list.appendStep(next)
-		if rest != nil {
-			list.appendStep(*rest)
-		}
+		list.appendStep(*s)
 		return nil
 	})
 	var did clauses

@@ -143,7 +143,8 @@ expect bar0+0x8 w4 0x78 mask 0xffffffff
 			wantSummary(t, report, "pauses", "1 load behind pauses became 1 poll")
 		}
 		// The program did something else meanwhile, so the pause of 4 s is named, too.
-		if got := strings.Contains(report.String(), "--keep-pauses"); got != (pause == "4000000000") {
+		got := strings.Contains(report.String(), "--keep-pauses")
+		if got != (pause == "4000000000") {
 			t.Errorf("pause of %s ns: names the pause: %v", pause, got)
 		}
 	}
