@@ -171,8 +171,8 @@ func (p *program) stepPauseNs() int64 {
 }
 
 const (
-	// From this pause on, a load becomes a poll: the program may have slept until an interrupt. From
-	// the same interval on, an interrupt ends the pause of a poll in a replay.
+	// From this pause on, a load becomes a poll: the program may have slept until an interrupt.
+	// From the same interval on, an interrupt ends the pause of a poll in a replay.
 	waitPauseNs = 1_000_000
 	// More such loads are no waits; the deadlines of their polls would add up to an hour.
 	pausedLoadsMax = 1000
@@ -231,8 +231,11 @@ func (p *program) appendPausedLoad(s *step, pause int64, list *stepList) {
 	}
 }
 
-// setInterval lets an interrupt wake a poll behind an interrupt or a pause.
+// setInterval lets an interrupt wake a poll behind an interrupt or a pause. Other steps have none.
 func (p *program) setInterval(s *step, pause int64) {
+	if s.op != stepPoll {
+		return
+	}
 	s.lineStride = 0
 	isSlept := p.isLongPause(pause) && !s.hasFlag(flagLoop)
 	if p.hasVectors && (s.hasFlag(flagInterrupt) || isSlept) {
@@ -278,9 +281,7 @@ func (p *program) keepPauses() (out passResult, err error) {
 			p.appendPausedLoad(s, pause, list)
 			return nil
 		}
-		if s.op == stepPoll {
-			p.setInterval(s, pause)
-		}
+		p.setInterval(s, pause)
 		list.appendStep(*s)
 		return nil
 	})
