@@ -192,7 +192,7 @@ func (m *commandBuilder) emitCommand(s step, at position) (next position) {
 		c = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeDelay, Amount: s.durationUs}}
 	case stepPoll:
 		m.setExpect(&c, s.value, m.maskOf(&s))
-		c.Amount = s.durationUs
+		c.Amount, c.Index = s.durationUs, s.lineStride
 		if s.hasFlag(flagCounter) {
 			c.Mode = uint8(gen.ConditionReached)
 		}

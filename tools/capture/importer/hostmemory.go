@@ -222,13 +222,17 @@ func (l *lifter) flushDeviceWrites(time int64) {
 		if mask == 0 {
 			continue
 		}
+		flags := uint8(flagMemory)
+		if l.isInterrupted {
+			flags |= flagInterrupt
+		}
 		l.steps.appendStep(step{
 			op: stepPoll, width: 4, count: 1, line: uint32(l.host.pendingLine), time: time,
 			value:      traces.Little(value),
 			operand:    l.maskIndex(mask),
 			durationUs: l.deadlineUs(time - l.host.pendingSince), window: h.window,
 			offset: uint32(word), target: -1,
-			flags: flagMemory,
+			flags: flags,
 		})
 	}
 	l.host.pendingChanges = l.host.pendingChanges[:0]

@@ -256,7 +256,7 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 		err = l.checkUndecided()
 	}
 	l.flushDeviceWrites(0)
-	l.msix = t.MSIX
+	l.msix, l.hasVectors = t.MSIX, t.Vectors.Count > 0
 	return l, t, err
 }
 

@@ -188,8 +188,8 @@ func toMicroseconds(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-
 // addStep appends a step, or merges it into the last one.
 func (l *lifter) addStep(s *step, data []byte) error {
 	n := int(s.count)
-	l.noteInterrupt(s)
 	l.prepareAccess(s)
+	l.noteInterrupt(s)
 	if l.mergeAddressHalves(s) {
 		return nil
 	}

@@ -55,8 +55,7 @@ type pollDetector struct {
 	loopCount, loopLoads, singleLoads, pollCount int
 	turnLoads, unfoldedCount, waitCount          int
 	likelyWaits                                  map[loadKey]*loadPauses
-	medianPause                                  int64 // of all accesses, in nanoseconds
-	unfolded                                     step  // poll of the first loop that is not folded
+	unfolded                                     step // poll of the first loop that is not folded
 }
 
 // endsRuns reports whether a step ends the runs of loads before it.

@@ -41,7 +41,9 @@ type program struct {
 	hostStoreLists [][]hostStore  // stores of each step with the operation stepHostStores
 	startedTargets []startedCores // targets whose cores the program started
 
-	msix *traces.MSIXTable // nil: not known
+	msix        *traces.MSIXTable // nil: not known
+	hasVectors  bool              // the program enabled interrupt vectors
+	medianPause int64             // between two accesses, in nanoseconds
 
 	outsideLoads  map[int][]carriedAccess // by Carry: loads outside the part or frame
 	scratchSize   uint32                  // bytes of the scratch tensor; 0: the image has none

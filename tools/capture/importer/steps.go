@@ -45,10 +45,12 @@ type step struct {
 	// (stepRelocate), program.markNames (stepMark), program.hostStoreLists (stepHostStores) or
 	// program.masks (stepPoll); the segment that starts (stepSequenceStart); the offset in the
 	// scratch tensor (stepCarryOut, stepCarryIn). -1: none
-	operand    int32
-	window     uint16 // index into program.windows
-	lineStride uint16 // of a run: number of lines from one access to the next
-	rule       uint8  // index into the board's rules
+	operand int32
+	window  uint16 // index into program.windows
+	// Of a run: number of lines from one access to the next; of a stepPoll after the pass pauses,
+	// its interval in microseconds
+	lineStride uint16
+	rule       uint8 // index into the board's rules
 	op         stepOp
 	width      uint8
 	flags      uint8

@@ -117,7 +117,11 @@ func (f *pollDetector) proposeWaits(out *passResult) {
 	list := slices.SortedFunc(maps.Values(f.likelyWaits), func(a, b *loadPauses) int {
 		return cmp.Compare(a.line, b.line)
 	})
+	awaits := f.awaitsPausedLoads()
 	for _, w := range list {
+		if awaits && f.isLongPause(w.shortest) {
+			continue // all of them become polls
+		}
 		slices.Sort(w.list)
 		out.addWarning(int(w.line), "each of the %d loads of %s follows a pause of at least %v "+
 			"(median %v, of all accesses %v): if the driver slept there until an interrupt, use "+
@@ -166,18 +170,92 @@ func (p *program) stepPauseNs() int64 {
 	return pauseMinNs
 }
 
+const (
+	// From this pause on, a load becomes a poll: the program may have slept until an interrupt.
+	// From the same interval on, an interrupt ends the pause of a poll in a replay.
+	waitPauseNs = 1_000_000
+	// More such loads are no waits; the deadlines of their polls would add up to an hour.
+	pausedLoadsMax = 1000
+	// What longer pauses were for is not known, so the deadline of a poll does not grow with them.
+	pauseDeadlineMaxNs = 1_000_000_000
+)
+
+func (p *program) isLongPause(ns int64) bool {
+	return ns >= max(waitPauseNs, waitMedians*p.medianPause)
+}
+
+// pauseBefore returns the time from an access to the next one; 0: not known.
+func pauseBefore(s, before *step) int64 {
+	if before.time == 0 {
+		return 0
+	}
+	return s.time - before.lastTime()
+}
+
+func (p *program) isPausedLoad(s *step, pause int64) bool {
+	return s.op == stepLoad && s.tensorIndex() < 0 && s.elementCount() == 1 &&
+		!s.hasFlag(flagMemory) && p.isLongPause(pause)
+}
+
+// awaitsPausedLoads reports whether loads behind pauses become polls.
+func (p *program) awaitsPausedLoads() bool {
+	var none step
+	count, before := 0, &none
+	for i := range p.steps.count {
+		if s := p.steps.at(i); s.accessesDevice() {
+			if p.isPausedLoad(s, pauseBefore(s, before)) {
+				count++
+			}
+			before = s
+		}
+	}
+	return count <= pausedLoadsMax && p.isPassEnabled("fold")
+}
+
+// appendPausedLoad makes a poll, for all bits, of the first of the loads s behind a pause: the
+// value may come as late as it came to the program.
+func (p *program) appendPausedLoad(s *step, pause int64, list *stepList) {
+	poll := p.singleAccess(s, 0)
+	poll.op, poll.operand, poll.count = stepPoll, p.maskIndex(p.significantMask(s)), 1
+	poll.value &= p.masks[poll.operand]
+	poll.durationUs = p.deadlineUs(min(pause, pauseDeadlineMaxNs))
+	p.setInterval(&poll, pause)
+	list.appendStep(poll)
+	if s.count > 1 {
+		rest := p.singleAccess(s, 0)
+		rest.line += uint32(s.lineStride)
+		if rest.count = s.count - 1; rest.count > 1 {
+			rest.flags |= flagRepeated
+		}
+		list.appendStep(rest)
+	}
+}
+
+// setInterval lets an interrupt wake a poll behind an interrupt or a pause. Other steps have none.
+func (p *program) setInterval(s *step, pause int64) {
+	if s.op != stepPoll {
+		return
+	}
+	s.lineStride = 0
+	isSlept := p.isLongPause(pause) && !s.hasFlag(flagLoop)
+	if p.hasVectors && (s.hasFlag(flagInterrupt) || isSlept) {
+		s.lineStride = waitPauseNs / 1000
+	}
+}
+
 // keepPauses makes delays of the pauses that Options.KeepPauses selects, and warns of all others
 // of 10 ms or more: the image does not repeat them. A poll waits by itself.
 func (p *program) keepPauses() (out passResult, err error) {
 	var before step // the last access
 	var left []string
-	first, kept, sum, back, backAt := 0, 0, time.Duration(0), 0, 0
+	first, kept, sum, awaited, back, backAt := 0, 0, time.Duration(0), 0, 0, 0
+	awaits := p.awaitsPausedLoads()
 	err = p.steps.rewrite(func(s *step, list *stepList) error {
 		if !s.accessesDevice() {
 			list.appendStep(*s)
 			return nil
 		}
-		pause := s.time - before.lastTime()
+		pause := pauseBefore(s, &before)
 		isPause := before.time != 0 && s.op != stepPoll
 		switch least := p.options.KeepPauses.Nanoseconds(); {
 		case isPause && least > 0 && pause >= least:
@@ -198,13 +276,20 @@ func (p *program) keepPauses() (out passResult, err error) {
 			}
 		}
 		before = *s
+		if awaits && p.isPausedLoad(s, pause) {
+			awaited++
+			p.appendPausedLoad(s, pause, list)
+			return nil
+		}
+		p.setInterval(s, pause)
 		list.appendStep(*s)
 		return nil
 	})
-	if kept > 0 {
-		out.summary = fmt.Sprintf("%s became delays of %v in all",
-			english.Count(kept, "pause"), sum)
-	}
+	var did clauses
+	did.addIfAny(kept, "%s became delays of %v in all", english.Count(kept, "pause"), sum)
+	did.addIfAny(awaited, "%s behind pauses became %s", english.Count(awaited, "load"),
+		english.Count(awaited, "poll"))
+	out.summary = strings.Join(did, "; ")
 	if n := len(left); n > 0 {
 		out.addWarning(first, "the program paused %s for 10 ms or more, but a replay does not "+
 			"pause: before %s; if the device needs the time, use --keep-pauses 10ms",

@@ -66,7 +66,7 @@ new_amd64_kernel='' new_amd64_modules=''
 # kernel, which it downloads if necessary.
 ensure_new_amd64_kernel() {
 	new_amd64_kernel=$PWD/$cache/vmlinuz-new-amd64 new_amd64_modules=$PWD/$cache/modules-new-amd64
-	[[ -s $new_amd64_kernel && -s $new_amd64_modules/kvm-amd.ko ]] && return
+	[[ -s $new_amd64_kernel && -s $new_amd64_modules/e1000e.ko ]] && return
 	fetch_kernel linux-image-amd64 "$new_amd64_kernel" "$new_amd64_modules" trixie
 }
 
@@ -141,9 +141,9 @@ download_kernel() {
 
 # unpack_kernel METAPACKAGE KERNEL MODULES [SUITE] unpacks the kernel and its modules of VFIO,
 # UIO, watchdogs, persistent memory and IOMMUs, or for amd64 of UIO, SD cards, KVM, VFIO, IOMMUs,
-# NVMe and AHCI and busybox, from downloaded packages. What is a module in one kernel is built into
-# another, so only the kernel and uio.ko must be there. The folder MODULES is created last and in
-# one step: if it exists, it is complete.
+# NVMe, AHCI and e1000e and busybox, from downloaded packages. What is a module in one kernel is
+# built into another, so only the kernel and uio.ko must be there. The folder MODULES is created
+# last and in one step: if it exists, it is complete.
 unpack_kernel() {
 	local part=$cache/modules.part deb status files=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*'
 		'*/drivers/uio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*'
@@ -151,7 +151,7 @@ unpack_kernel() {
 	[[ $1 != *-amd64 ]] || files=('./boot/vmlinuz-*' '*/drivers/uio/*.ko*' '*/drivers/mmc/*.ko*'
 		'*/arch/x86/kvm/*.ko*' '*/virt/lib/*.ko*' '*/crypto/ccp/ccp.ko*' '*/drivers/vfio/*.ko*'
 		'*/drivers/iommu/*.ko*' '*/drivers/nvme/*.ko*' '*/drivers/ata/*.ko*'
-		'*/drivers/scsi/s*.ko*' '*/bin/busybox')
+		'*/drivers/scsi/s*.ko*' '*/intel/e1000e/*.ko*' '*/bin/busybox')
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
 	# tar fails if a pattern matches nothing; dpkg-deb fails if the package is damaged.
 	for deb in "$cache/apt/$1${4:+-$4}"/*.deb; do

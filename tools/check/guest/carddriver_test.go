@@ -183,12 +183,13 @@ rmmod nvme
 
 // nvmeReplay replays the recording up to the written sector, with new data. Driver and controller
 // both write the page of the shadow doorbells: lm import names the bytes, which are the driver's.
-// The SMART log, which counts commands, is in the upper half of a page.
+// The SMART log counts commands; it begins with a temperature of 0x143 K, in a page of any buffer.
 const nvmeReplay = `
 set -- $(zcat card.record | grep -n '^HR [0-9a-f]* 4096 41414141' | cut -c1-40 | tr : ' ')
+smart=0x$(zcat card.record | sed -n 's/^HW \([0-9a-f]*\) [0-9]* 004301.*/\1/p' | head -1)
+ignored=bus:$smart-$(printf 0x%x $((smart + 511)))
 import() {
-  lm import --part ..read --ignore bus:0xffffd800-0xffffdfff --input $input,uint8,4096 $* \
-    card.record -o card.lmb
+  lm import --part ..read --ignore $ignored --input $input,uint8,4096 $* card.record -o card.lmb
 }
 input=x=bus:0x$3@$1
 import 2>errors || import $(sed -n 's/.*\(--as-data [^ ]*\).*/\1/p' errors)
