@@ -144,7 +144,8 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 			if c.ProcessState.ExitCode() != want {
 				t.Errorf("%v, want exit status %d; output: %s", c.ProcessState, want, text)
 			}
-			for _, part := range []string{test.want, "DMA stopped", "lmrun: cores go on running\n"} {
+			for _, part := range []string{test.want, "DMA stopped",
+				"lmrun: cores go on running\n"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q is missing in the output: %s", part, text)
 				}

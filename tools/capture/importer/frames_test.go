@@ -389,7 +389,8 @@ func TestTraceWithoutAFrameIsReportedWithTheReason(t *testing.T) {
 			}
 			for _, candidate := range f.Candidates {
 				for _, v := range candidate.Varies {
-					if isTensor := v.Role == "input" || v.Role == "output"; isTensor != (v.Name != "") {
+					isTensor := v.Role == "input" || v.Role == "output"
+					if isTensor != (v.Name != "") {
 						t.Errorf("%s at 0x%x has the name %q", v.Role, v.Address, v.Name)
 					}
 				}
