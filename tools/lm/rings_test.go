@@ -251,7 +251,8 @@ func TestTheBitOfALapIsGiven(t *testing.T) {
 	path := strings.TrimSuffix(record, ".record") + ".lmb"
 	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path,
 		"--ring", "bar0+0x20=0x300..0x323,31"}, ringBoard)...)
-	if exit != 0 || !strings.Contains(out, "(as --ring says; bit 0x80000000 changes with each lap)") {
+	const given = "(as --ring says; bit 0x80000000 changes with each lap)"
+	if exit != 0 || !strings.Contains(out, given) {
 		t.Fatalf("lm import: exit %d: %s%s", exit, out, said)
 	}
 	computeFrames(t, path, 1000)
