@@ -185,8 +185,8 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 	flags.IntVar(&f.candidate, "candidate", 0,
 		"with --find-frames: number of the listed repetition to use (default: the best)")
 	flags.StringArrayVar(&f.rings, "ring", nil,
-		"with --find-frames: PLACE=BEGIN..END, the addresses or values at which the ring begins "+
-			"and ends whose first use is at PLACE (repeat the flag for more rings)")
+		"with --find-frames: PLACE=BEGIN..END[,BIT], the addresses or values at which the "+
+			"ring begins and ends whose first use is at PLACE (repeat the flag for more rings)")
 	flags.StringSliceVar(&f.without, "without", nil,
 		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.reproducible, "reproducible", false,

@@ -217,6 +217,47 @@ func computeFrames(t *testing.T, path string, runs int) {
 	}
 }
 
+// TestAFrameWithoutTheWaitsOfSomeRepetitions has a driver that looks at the pointer too early in
+// each third repetition, and loads a register in each lap of the queue.
+func TestAFrameWithoutTheWaitsOfSomeRepetitions(t *testing.T) {
+	d, err := ringdevice.NewDriver(ringdevice.Usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Looks = true
+	random := rand.New(rand.NewPCG(7, 8))
+	for range 16 {
+		var in [ringdevice.Words]uint32
+		for i := range in {
+			in[i] = random.Uint32() >> 8
+		}
+		if _, err := d.Run(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := tempFile(t, "looks.record", d.Recording())
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
+		ringBoard)...)
+	if exit != 0 {
+		t.Fatalf("lm import: exit %d: %s%s", exit, out, said)
+	}
+	computeFrames(t, path, 1000)
+}
+
+// TestTheBitOfALapIsGiven has a recording without a wrap of the values, whose bit --ring names.
+func TestTheBitOfALapIsGiven(t *testing.T) {
+	record, _ := recordRings(t, ringdevice.Usual, 4)
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path,
+		"--ring", "bar0+0x20=0x300..0x323,31"}, ringBoard)...)
+	const given = "(as --ring says; bit 0x80000000 changes with each lap)"
+	if exit != 0 || !strings.Contains(out, given) {
+		t.Fatalf("lm import: exit %d: %s%s", exit, out, said)
+	}
+	computeFrames(t, path, 1000)
+}
+
 // TestRingsThatTheRecordingDoesNotShowAreRefused has recordings that are too short, and what --ring
 // adds.
 func TestRingsThatTheRecordingDoesNotShowAreRefused(t *testing.T) {

@@ -231,6 +231,14 @@ func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
 	for _, s := range p.finder.options.Rings {
 		if s.Place.withDefaultBar(p.finder.options.Bar) == place && s.First <= first.address &&
 			first.address <= s.Last {
+			switch {
+			case s.Parity == 0:
+			case !r.isValue || r.parity|s.Parity != s.Parity:
+				return fmt.Sprintf("bit %#x does not change with each lap, as --ring says",
+					s.Parity)
+			default:
+				r.parity = s.Parity
+			}
 			return p.setLimits(r, s.Begin, s.End, "as --ring says")
 		}
 	}
@@ -255,7 +263,7 @@ func (p *ringPlan) setLimits(r *plannedRing, begin, end uint64, how string) (rea
 			how)
 	}
 	r.begin, r.end = begin, end
-	if r.isValue && !r.hasWrap {
+	if r.isValue && !r.hasWrap && r.parity == 0 {
 		how += "; a bit that changes with each lap would not have shown"
 	}
 	if r.how != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -44,6 +45,9 @@ type ringFinder struct {
 	ids    []uint32
 	chunks []chunk
 	keys   map[chunkKey]uint32
+	// Waits that only some repetitions have: their places, and all their steps
+	optional map[chunkKey]bool
+	skipped  map[int]bool
 }
 
 // chunkKey is what the same chunks of two repetitions have in common.
@@ -72,7 +76,8 @@ type element struct {
 }
 
 func (f *ringFinder) findChunks() {
-	f.keys = map[chunkKey]uint32{}
+	f.keys, f.ids, f.chunks = map[chunkKey]uint32{}, nil, nil
+	f.findSkipped()
 	var open chunk
 	add := func() {
 		if open.count == 0 {
@@ -88,6 +93,9 @@ func (f *ringFinder) findChunks() {
 	for i := range f.steps.count {
 		s := f.steps.at(i)
 		if !s.accessesDevice() {
+			continue
+		}
+		if f.skipped[i] {
 			continue
 		}
 		next := chunk{first: i, end: i + 1}
@@ -112,7 +120,107 @@ func (f *ringFinder) findChunks() {
 	add()
 }
 
+// waitKey is the exact place of a load or of a poll.
+func (f *ringFinder) waitKey(step int) (key chunkKey) {
+	s := f.steps.at(step)
+	if s.op == stepPoll || s.op == stepLoad && s.elementCount() == 1 {
+		key.space, key.address = f.spaceOf(s)
+		key.op, key.width = stepPoll, s.width
+	}
+	return key
+}
+
+// findSkipped finds the steps of optional waits, and polls of a rising number that find the number
+// of the poll before: the program looked too early.
+func (f *ringFinder) findSkipped() {
+	type history struct {
+		polls, changes int
+		last           uint64
+	}
+	seen := map[chunkKey]*history{}
+	var again []int
+	f.skipped = map[int]bool{}
+	for i := range f.steps.count {
+		key := f.waitKey(i)
+		if key == (chunkKey{}) {
+			continue
+		}
+		if f.optional[key] {
+			f.skipped[i] = true
+		}
+		s := f.steps.at(i)
+		h := seen[key]
+		if h == nil {
+			h = &history{last: ^s.value}
+			seen[key] = h
+		}
+		h.polls++
+		if s.value != h.last {
+			h.changes++
+		} else {
+			again = append(again, i)
+		}
+		h.last = s.value
+	}
+	for _, i := range again {
+		h := seen[f.waitKey(i)]
+		if h.changes >= ringTimesMin && 2*h.changes > h.polls {
+			f.skipped[i] = true
+		}
+	}
+}
+
+// findRuns finds the runs, the one with most accesses first. A program waits for room in a queue
+// once in a lap, which breaks a run: such waits are left out.
+func (f *ringFinder) findRuns() (list []runs.Run) {
+	find := func() []runs.Run {
+		f.findChunks()
+		list := runs.Find(f.ids)
+		slices.SortStableFunc(list, func(a, b runs.Run) int {
+			return cmp.Compare(f.accesses(b), f.accesses(a))
+		})
+		return list
+	}
+	f.optional = map[chunkKey]bool{}
+	list = find()
+	for range ringWaitsMax {
+		if len(list) == 0 {
+			break
+		}
+		key, most := f.breaker(list[0]), f.accesses(list[0])
+		if key == (chunkKey{}) {
+			break
+		}
+		f.optional[key] = true
+		next := find()
+		if len(next) == 0 || f.accesses(next[0]) < most+most/8 {
+			delete(f.optional, key)
+			return find()
+		}
+		list = next
+	}
+	return list
+}
+
+// breaker returns the wait that ends a run, or begins it, if its period has no such wait.
+func (f *ringFinder) breaker(r runs.Run) (key chunkKey) {
+	for _, at := range []int{r.End(), r.Start - 1} {
+		if at < 0 || at >= len(f.chunks) {
+			continue
+		}
+		key := f.waitKey(f.chunks[at].first)
+		inside := slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period], func(c chunk) bool {
+			return f.waitKey(c.first) == key
+		})
+		if key != (chunkKey{}) && !inside {
+			return key
+		}
+	}
+	return chunkKey{}
+}
+
 const (
+	ringWaitsMax  = 4 // kinds of waits that only some repetitions have
 	ringTimesMin  = 3 // repetitions that show how something moves
 	ringRunsMax   = 8 // repetitions that are examined
 	ringAccessMax = 1 << 20
@@ -126,11 +234,7 @@ func (f *finder) findRings() (c *Candidate, reason string, lines int) {
 	if f.steps.count > ringStepsMax {
 		return nil, "", 0
 	}
-	r.findChunks()
-	list := runs.Find(r.ids)
-	slices.SortStableFunc(list, func(a, b runs.Run) int {
-		return cmp.Compare(r.accesses(b), r.accesses(a))
-	})
+	list := r.findRuns()
 	for _, run := range list[:min(len(list), ringRunsMax)] {
 		found, why := r.examineRun(run)
 		if found != nil || reason == "" && why != "" {
@@ -152,20 +256,31 @@ func (f *ringFinder) accesses(r runs.Run) (n int) {
 	return n
 }
 
-// examineRun makes a candidate of a run, if something in it moves as rings do, and it waits.
+// examineRun makes a candidate of a run, if something in it moves as rings do, and it waits. A
+// repetition begins with a store behind a load; of several, the first with a frame.
 func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 	isStore := func(at int) bool { return f.chunks[at].op == stepStore }
-	start := -1
-	for at := r.Start; at < r.Start+r.Period && start < 0; at++ {
-		if isStore(at) && at > 0 && !isStore(at-1) {
-			start = at
-		}
-	}
 	polls := slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period], func(c chunk) bool {
 		return c.op == stepPoll
 	})
-	if start < 0 || !polls {
-		return nil, ""
+	for at := r.Start; at < r.Start+r.Period && polls; at++ {
+		if !isStore(at) || at == 0 || isStore(at-1) {
+			continue
+		}
+		found, why := f.examineFrom(r, at)
+		if found != nil && why == "" {
+			return found, ""
+		}
+		if c == nil && reason == "" {
+			c, reason = found, why
+		}
+	}
+	return c, reason
+}
+
+func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason string) {
+	for start+r.Period < r.End() && f.skipsIn(start, r.Period) {
+		start += r.Period
 	}
 	times := (r.End() - start) / r.Period
 	if times < ringTimesMin || f.accesses(r) > ringAccessMax {
@@ -193,6 +308,20 @@ func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 	}
 	c.deadlineUs = f.longestWait()
 	return c, f.lineReason(c)
+}
+
+// skipsIn reports whether a repetition has steps that are left out, so that it cannot be the frame.
+func (f *ringFinder) skipsIn(start, period int) bool {
+	end := f.chunks[start+period-1].end
+	if start+period < len(f.chunks) {
+		end = f.chunks[start+period].first
+	}
+	for i := f.chunks[start].first; i < end; i++ {
+		if f.skipped[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // lineReason says why a candidate cannot be cut out of the trace.
@@ -223,7 +352,7 @@ func (f *ringFinder) elements(first, count int) (list []element) {
 		c := &f.chunks[first+n]
 		for i := c.first; i < c.end; i++ {
 			s := f.steps.at(i)
-			if !s.accessesDevice() {
+			if !s.accessesDevice() || f.skipped[i] {
 				continue
 			}
 			elements := s.elementCount()
@@ -308,9 +437,10 @@ func (r *Ring) String() string {
 type RingSpec struct {
 	Range             // of its first use
 	Begin, End uint64 // addresses, or values
+	Parity     uint64 // bit of a value that changes with each lap; 0: none, or shown by a wrap
 }
 
-// ParseRing parses PLACE=BEGIN..END.
+// ParseRing parses PLACE=BEGIN..END, and a bit that changes with each lap, such as ",31".
 func ParseRing(spec string) (r RingSpec, err error) {
 	place, limits, ok := cutLast(spec, '=')
 	if ok {
@@ -318,12 +448,19 @@ func ParseRing(spec string) (r RingSpec, err error) {
 			return r, err
 		}
 		var n int
+		limits, bit, hasBit := strings.Cut(limits, ",")
 		n, err = fmt.Sscanf(limits, "%v..%v", &r.Begin, &r.End)
 		ok = n == 2 && err == nil && r.Begin < r.End
+		if hasBit {
+			number, isNumber := parseNumber(bit)
+			ok = ok && isNumber && number < 64 && r.End <= 1<<number
+			r.Parity = 1 << (number & 63)
+		}
 	}
 	if !ok {
 		return r, traces.UsageError("--ring %q: write PLACE=BEGIN..END, such as "+
-			"bar0+0x1000=0x1000..0x2000", spec)
+			"bar0+0x1000=0x1000..0x2000, or PLACE=BEGIN..END,BIT for a value with a bit that "+
+			"changes with each lap", spec)
 	}
 	return r, nil
 }

@@ -47,6 +47,15 @@ func (p *ringPlan) values(blocks []block) (reason string) {
 	}
 	p.echoes(explained)
 	for i := range blocks {
+		at := blocks[i].first
+		if blocks[i].moves || blocks[i].end > at+1 || explained[at] || !p.isPointer(at) {
+			continue
+		}
+		if reason := p.valueRing(at, explained); reason != "" {
+			return reason
+		}
+	}
+	for i := range blocks {
 		if reason := p.data(&blocks[i], explained); reason != "" {
 			return reason
 		}
@@ -124,7 +133,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 // as event numbers. They may stay what they were in the first one.
 func (p *ringPlan) echoes(explained []bool) {
 	const numbersMax = 1 << 10
-	rising := 0
+	rising, returned := 0, map[int]bool{}
 	for i := range explained {
 		e := &p.turns[0][i]
 		if explained[i] || e.op != stepStore || rising == numbersMax || !isRising(p.column(i)) {
@@ -132,14 +141,26 @@ func (p *ringPlan) echoes(explained []bool) {
 		}
 		rising++
 		for k := i + 1; k < len(explained); k++ {
-			if p.turns[0][k].op == stepLoad && !explained[k] && p.isEcho(i, k) {
-				explained[i], explained[k] = true, true
+			if p.turns[0][k].op == stepLoad && (!explained[k] || returned[k]) && p.isEcho(i, k) {
+				explained[i], explained[k], returned[k] = true, true, true
 				p.notes = append(p.notes, fmt.Sprintf("line %d: the device returns the number of "+
 					"line %d, so each run uses the first one", p.turns[0][k].line,
 					p.turns[0][i].line))
 			}
 		}
 	}
+}
+
+// isPointer reports whether the program stores a number that rises from repetition to repetition,
+// or did until a wrap: a single word of random data does not.
+func (p *ringPlan) isPointer(i int) bool {
+	rises, list := 0, p.column(i)
+	for k := range list[1:] {
+		if list[k+1]-list[k] == list[1]-list[0] || list[k+1]-list[k] == list[2]-list[1] {
+			rises++
+		}
+	}
+	return p.turns[0][i].op == stepStore && 4*rises >= 3*(len(list)-1)
 }
 
 func isRising(list []uint64) bool {

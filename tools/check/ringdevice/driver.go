@@ -23,6 +23,8 @@ type Driver struct {
 	event                 uint32
 	err                   error
 	Lines                 []int // the first line of each repetition
+	// Looks loads the pointer too early in some repetitions, and a register when the queue wraps.
+	Looks bool
 }
 
 // NewDriver opens a device and starts it.
@@ -75,7 +77,11 @@ func (d *Driver) load(at uint32) uint32 {
 
 // enter stores an entry and rings its doorbell.
 func (d *Driver) enter(size uint32, words ...uint32) {
+	laps := d.queue.laps
 	at := d.queue.next(size)
+	if d.Looks && d.queue.laps != laps {
+		d.load(regStart)
+	}
 	for i, value := range words {
 		d.store(at+4*uint32(i), value)
 	}
@@ -86,7 +92,10 @@ func (d *Driver) enter(size uint32, words ...uint32) {
 func (d *Driver) Run(input [Words]uint32) (output [Words]uint32, err error) {
 	d.Lines = append(d.Lines, 1+bytes.Count(d.text.Bytes(), []byte("\n")))
 	d.enter(inputSize, append([]uint32{opInput, 0, 4 * Words, 0}, input[:]...)...)
-	d.enter(runSize, opRun, d.event, 0, 0)
+	if d.Looks && d.event%3 == 0 {
+		d.load(regPointer)
+	}
+	d.enter(runSize, opRun, d.event, d.event, 0)
 	result := d.results.next(resultSize)
 	next, lap := d.results.at, d.results.lap
 	if next+resultSize > d.results.end {
