@@ -186,7 +186,8 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 		"with --find-frames: number of the listed repetition to use (default: the best)")
 	flags.StringArrayVar(&f.rings, "ring", nil,
 		"with --find-frames: PLACE=BEGIN..END[,BIT], the addresses or values at which the "+
-			"ring begins and ends whose first use is at PLACE (repeat the flag for more rings)")
+			"ring begins and ends whose first use is at PLACE, and the bit of its values that "+
+			"changes with each lap (repeat the flag for more rings)")
 	flags.StringSliceVar(&f.without, "without", nil,
 		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.reproducible, "reproducible", false,

@@ -134,7 +134,7 @@ cmd_record-trials() {
 	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/capture/recorder
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
-		go test -count=1 -timeout 60m -v -run 'Record|^TestScenarios$/^recorder' ./tools/check/guest
+		go test -count=1 -timeout 2h -v -run 'Record|^TestScenarios$/^recorder' ./tools/check/guest
 }
 
 # cmd_qemu IMAGE [--with DEVICE] [FLAG...] replays an image in a guest. Output and exit status are

@@ -131,6 +131,7 @@ func (w *world) handleSystemCall(number uintptr, a [6]uintptr,
 		number == unix.SYS_WRITE && a[0] > 2 && a[2] > keepaliveBytes {
 		w.committing = true
 	}
+	w.renamed = w.renamed || number == unix.SYS_RENAMEAT2
 	for i := range w.callFailures {
 		f := &w.callFailures[i]
 		if f.number != number || number == unix.SYS_WRITE && (a[0] == 2 || a[2] == keepaliveBytes) {
@@ -139,7 +140,8 @@ func (w *world) handleSystemCall(number uintptr, a [6]uintptr,
 		if f.at--; f.at <= 0 && f.at > -f.length {
 			w.logf("system call %d fails: %v", number, f.errno)
 			w.disturbed = w.disturbed || f.errno != unix.EINTR
-			w.syncFailed = w.syncFailed || number == unix.SYS_FSYNC
+			// Behind a rename, the folder is synced, and the files are new already.
+			w.syncFailed = w.syncFailed || number == unix.SYS_FSYNC && !w.renamed
 			return ^uintptr(0), f.errno
 		}
 	}

@@ -63,6 +63,7 @@ type world struct {
 	imageOverwritten bool
 	committing       bool // the runner has begun to write its outputs
 	syncFailed       bool // a sync failed: outputs may not be on the disk
+	renamed          bool // an output has taken its place
 }
 
 // errorf records an error of the world, unless one is recorded already.
@@ -223,7 +224,8 @@ func (w *world) runWithMocks(number int) (status int) {
 	stopRequested.Store(0)
 	w.model, w.devices = nil, nil
 	w.printed, w.openFDs, w.mappings = [3][]byte{}, nil, map[uintptr]uintptr{}
-	w.disturbed, w.committing, w.syncFailed, w.exitCleanups = false, false, false, 0
+	w.disturbed, w.committing, w.exitCleanups = false, false, 0
+	w.syncFailed, w.renamed = false, false
 	w.startTime, w.steps, w.stepsAfterInputs, status = w.now, 0, 0, -1
 	if w.inputIsPipe {
 		w.pipeWriter, _ = unix.Open(w.path("in.pipe"),
