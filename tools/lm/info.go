@@ -53,7 +53,7 @@ type imageInfo struct {
 	// the rules in the image, for devices whose PCI ids belong to no board of lm
 	Rules     []ruleInfo      `json:"rules,omitempty"`
 	Windows   []windowInfo    `json:"windows"`
-	Rings     []ringInfo      `json:"rings,omitempty"`
+	Rings     []report.Ring   `json:"rings,omitempty"`
 	Tensors   []report.Tensor `json:"tensors"`
 	Sequences []sequenceInfo  `json:"sequences"`
 	Warnings  []string        `json:"warnings"`
@@ -197,21 +197,13 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 		info.Windows = append(info.Windows, window)
 	}
 	for _, r := range image.Rings {
-		info.Rings = append(info.Rings, ringInfo(r))
+		info.Rings = append(info.Rings, report.Ring(r))
 	}
 	for i, counted := range report.SequenceCounts(view) {
 		info.Sequences = append(info.Sequences,
 			describeSequence(view, i, &counted, view.WorstCaseUs[i]))
 	}
 	return info
-}
-
-// ringInfo is a position that moves from run to run.
-type ringInfo struct {
-	Name  string `json:"name"`
-	Begin uint64 `json:"begin"`
-	End   uint64 `json:"end"`
-	First uint64 `json:"first"`
 }
 
 // subsystemText formats subsystem ids as lspci does; it is empty if any subsystem matches.

@@ -27,6 +27,12 @@ func recordRings(t *testing.T, l ringdevice.Layout, n int) (path string, d *ring
 	if err != nil {
 		t.Fatal(err)
 	}
+	return recordRuns(t, d, n), d
+}
+
+// recordRuns records n runs of a driver with random inputs.
+func recordRuns(t *testing.T, d *ringdevice.Driver, n int) (path string) {
+	t.Helper()
 	random := rand.New(rand.NewPCG(7, 8))
 	for range n {
 		var in [ringdevice.Words]uint32
@@ -43,7 +49,7 @@ func recordRings(t *testing.T, l ringdevice.Layout, n int) (path string, d *ring
 			}
 		}
 	}
-	return tempFile(t, "rings.record", d.Recording()), d
+	return tempFile(t, "rings.record", d.Recording())
 }
 
 // replayRings replays an image on a new ring device, as lm replay does.
@@ -225,17 +231,7 @@ func TestAFrameWithoutTheWaitsOfSomeRepetitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Looks = true
-	random := rand.New(rand.NewPCG(7, 8))
-	for range 16 {
-		var in [ringdevice.Words]uint32
-		for i := range in {
-			in[i] = random.Uint32() >> 8
-		}
-		if _, err := d.Run(in); err != nil {
-			t.Fatal(err)
-		}
-	}
-	record := tempFile(t, "looks.record", d.Recording())
+	record := recordRuns(t, d, 16)
 	path := strings.TrimSuffix(record, ".record") + ".lmb"
 	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
 		ringBoard)...)

@@ -92,10 +92,7 @@ func (f *ringFinder) findChunks() {
 	}
 	for i := range f.steps.count {
 		s := f.steps.at(i)
-		if !s.accessesDevice() {
-			continue
-		}
-		if f.skipped[i] {
+		if !s.accessesDevice() || f.skipped[i] {
 			continue
 		}
 		next := chunk{first: i, end: i + 1}

@@ -37,11 +37,7 @@ func pagesByRings(_ *guest, args []string) error {
 		}
 		flags = append(flags, "-input", name+"=ring:/tmp/"+name)
 	}
-	room := make([]byte, ringFirst+len(data))
-	copy(room, "LMRING1")
-	binary.LittleEndian.PutUint64(room[ringSize:], size)
-	binary.LittleEndian.PutUint64(room[ringSlots:], uint64(len(pages)))
-	if err := os.WriteFile("/tmp/pages", room, 0o600); err != nil {
+	if err := os.WriteFile("/tmp/pages", makeRing(size, len(pages)).mem, 0o600); err != nil {
 		return err
 	}
 	output, exit := run("/lmrun", append(flags, args[1])...)

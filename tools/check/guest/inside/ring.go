@@ -32,17 +32,21 @@ func (r ring) slot(n uint64) []byte {
 
 // writeFullRing writes a ring that contains all slots and is closed for writing.
 func writeFullRing(path string, slots [][]byte) error {
-	size := len(slots[0])
-	mem := make([]byte, ringFirst+len(slots)*((size+63)&^63))
-	r := ring{mem}
-	*r.word(ringSize), *r.word(ringSlots), *r.word(ringWritten) = uint64(size), uint64(len(slots)),
-		uint64(len(slots))
+	r := makeRing(len(slots[0]), len(slots))
+	*r.word(ringWritten) = uint64(len(slots))
 	for i, data := range slots {
 		copy(r.slot(uint64(i)), data)
 	}
-	mem[ringClosed] = 1
-	copy(mem, "LMRING1")
-	return os.WriteFile(path, mem, 0o600)
+	r.mem[ringClosed] = 1
+	return os.WriteFile(path, r.mem, 0o600)
+}
+
+// makeRing makes an empty ring with slots of a size in bytes.
+func makeRing(size, slots int) ring {
+	r := ring{make([]byte, ringFirst+slots*((size+63)&^63))}
+	copy(r.mem, "LMRING1")
+	*r.word(ringSize), *r.word(ringSlots) = uint64(size), uint64(slots)
+	return r
 }
 
 // openRing waits until lmrun has made a ring, and maps it.

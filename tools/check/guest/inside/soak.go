@@ -97,12 +97,9 @@ func (s *soakRun) prepare() error {
 	}
 	s.name = "pci:" + found[len(found)-1]
 	const slots = 8
-	ring := make([]byte, ringFirst+slots*s.size)
-	binary.LittleEndian.PutUint64(ring[ringSize:], s.size)
-	binary.LittleEndian.PutUint64(ring[ringSlots:], slots)
-	copy(ring, "LMRING1")
+	empty := makeRing(int(s.size), slots).mem
 	for _, path := range []string{"/tmp/in", "/tmp/out"} {
-		if err := os.WriteFile(path, ring, 0o600); err != nil {
+		if err := os.WriteFile(path, empty, 0o600); err != nil {
 			return err
 		}
 	}
