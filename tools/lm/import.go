@@ -187,7 +187,8 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.rings, "ring", nil,
 		"with --find-frames: PLACE=BEGIN..END[,BIT], the addresses or values at which the "+
 			"ring begins and ends whose first use is at PLACE, and the bit of its values that "+
-			"changes with each lap (repeat the flag for more rings)")
+			"changes with each lap, in host memory counted from the first byte of an entry "+
+			"(repeat the flag for more rings)")
 	flags.StringSliceVar(&f.without, "without", nil,
 		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.reproducible, "reproducible", false,

@@ -37,6 +37,9 @@ func (p *ringPlan) values(blocks []block) (reason string) {
 			explained[i] = true
 		}
 	}
+	if reason := p.hostValues(blocks, explained); reason != "" {
+		return reason
+	}
 	for i := range explained {
 		e := &p.turns[0][i]
 		if !explained[i] && (e.op == stepPoll || !e.memory) {
@@ -85,7 +88,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 	var same []int
 	for k := i; k < len(explained); k++ {
 		o := &p.turns[0][k]
-		if o.space == e.space && o.address == e.address && o.op == e.op && !explained[k] {
+		if o.isSamePlace(e) && o.op == e.op && !explained[k] {
 			same = append(same, k)
 		}
 	}
@@ -106,7 +109,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 	}
 	fit, reason := fitRing(points)
 	r := plannedRing{ringFit: fit, place: p.placeOf(e), address: e.address, line: e.line,
-		isValue: true}
+		space: e.space, isValue: true}
 	if reason == "" {
 		reason = p.settle(&r, e)
 	}
@@ -124,6 +127,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 			u.advance = r.steps[point]
 		}
 		p.uses = append(p.uses, u)
+		o.part.setSingle(o.address)
 		explained[k] = true
 	}
 	return ""
@@ -136,7 +140,8 @@ func (p *ringPlan) echoes(explained []bool) {
 	rising, returned := 0, map[int]bool{}
 	for i := range explained {
 		e := &p.turns[0][i]
-		if explained[i] || e.op != stepStore || rising == numbersMax || !isRising(p.column(i)) {
+		if explained[i] || e.op != stepStore || rising == numbersMax || !isRising(p.column(i)) ||
+			e.part != nil {
 			continue
 		}
 		rising++
