@@ -181,7 +181,8 @@ func (w *ringWriter) emitMoved(c lmb.Command, use int) error {
 		if (recorded&u.parity != 0) != u.flipped {
 			c.Value |= u.parity
 		}
-		if u.parity != 0 && c.Opcode == gen.OpcodeExpect {
+		isCounter := u.parity != 0 && c.Mask+1 == 2*u.parity // it never goes backward
+		if c.Opcode == gen.OpcodeExpect && !isCounter {
 			c.Mode = uint8(gen.ConditionEqual)
 		}
 	}
@@ -218,7 +219,7 @@ func (w *ringWriter) setExact(c *lmb.Command, u *ringUse) {
 }
 
 func (w *ringWriter) advance(u *ringUse) {
-	if u.advance != 0 {
+	for n := uint64(0); n < max(u.times, 1) && u.advance != 0; n++ {
 		w.out = append(w.out, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeAdvance,
 			Index: w.indexes[u.ring], Value: u.advance}})
 	}

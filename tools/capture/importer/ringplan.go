@@ -38,6 +38,7 @@ type ringUse struct {
 	ring     *plannedRing
 	number   int
 	advance  uint64 // before the first access; 0: a use before has advanced
+	times    uint64 // that the ring advances; 0: once
 	isValue  bool
 	shift    uint32
 	parity   uint64
@@ -172,6 +173,12 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		}
 	}
 	first := &p.turns[0][blocks[entries[0][0]].first]
+	if s := p.specOf(p.placeOf(first), first.address); s != nil && s.Unit != 0 {
+		if reason := p.unitRing(blocks, group, s); reason != "" {
+			return p.movesWithout(first, points, reason)
+		}
+		return ""
+	}
 	fit, reason := fitRing(points)
 	if reason == "" && fit.parity != 0 {
 		reason = "its addresses start again in another way in each lap"
@@ -182,9 +189,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		reason = p.settle(&r, first)
 	}
 	if reason != "" {
-		return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to "+
-			"repetition: %s", points[0].lines[0], points[0].lines[1], first.space,
-			first.address, reason)
+		return p.movesWithout(first, points, reason)
 	}
 	p.rings = append(p.rings, r)
 	for n, list := range entries {
@@ -201,6 +206,25 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		}
 	}
 	return ""
+}
+
+// movesWithout is the reason why addresses that move have no ring.
+func (p *ringPlan) movesWithout(first *element, points []ringPoint, reason string) string {
+	return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to repetition: %s",
+		points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
+}
+
+// specOf returns what the user says of the ring at a place, or nil.
+func (p *ringPlan) specOf(place Place, address uint64) *RingSpec {
+	options := p.finder.options
+	place = place.withDefaultBar(options.Bar)
+	for i := range options.Rings {
+		s := &options.Rings[i]
+		if s.Place.withDefaultBar(options.Bar) == place && s.First <= address && address <= s.Last {
+			return s
+		}
+	}
+	return nil
 }
 
 // isOneEntry reports whether block i belongs to the same entry as others before it.
@@ -227,20 +251,15 @@ func (p *ringPlan) placeOf(e *element) Place {
 // settle decides where a ring begins and ends: as the user says, as the program stored, or as the
 // recording shows. It returns the reason why none of these does.
 func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
-	place := r.place.withDefaultBar(p.finder.options.Bar)
-	for _, s := range p.finder.options.Rings {
-		if s.Place.withDefaultBar(p.finder.options.Bar) == place && s.First <= first.address &&
-			first.address <= s.Last {
-			switch {
-			case s.Parity == 0:
-			case !r.isValue || r.parity|s.Parity != s.Parity:
-				return fmt.Sprintf("bit %#x does not change with each lap, as --ring says",
-					s.Parity)
-			default:
-				r.parity = s.Parity
-			}
-			return p.setLimits(r, s.Begin, s.End, "as --ring says")
+	if s := p.specOf(r.place, first.address); s != nil {
+		switch {
+		case s.Parity == 0:
+		case !r.isValue || r.parity|s.Parity != s.Parity:
+			return fmt.Sprintf("bit %#x does not change with each lap, as --ring says", s.Parity)
+		default:
+			r.parity = s.Parity
 		}
+		return p.setLimits(r, s.Begin, s.End, "as --ring says")
 	}
 	if r.isCertain() {
 		return ""

@@ -434,10 +434,12 @@ func (r *Ring) String() string {
 type RingSpec struct {
 	Range             // of its first use
 	Begin, End uint64 // addresses, or values
+	Unit       uint64 // in which entries go on at Begin; 0: an entry that does not fit starts there
 	Parity     uint64 // bit of a value that changes with each lap; 0: none, or shown by a wrap
 }
 
-// ParseRing parses PLACE=BEGIN..END, and a bit that changes with each lap, such as ",31".
+// ParseRing parses PLACE=BEGIN..END, a unit, such as "/0x100", and a bit that changes with each lap,
+// such as ",31".
 func ParseRing(spec string) (r RingSpec, err error) {
 	place, limits, ok := cutLast(spec, '=')
 	if ok {
@@ -446,8 +448,14 @@ func ParseRing(spec string) (r RingSpec, err error) {
 		}
 		var n int
 		limits, bit, hasBit := strings.Cut(limits, ",")
+		limits, unit, hasUnit := strings.Cut(limits, "/")
 		n, err = fmt.Sscanf(limits, "%v..%v", &r.Begin, &r.End)
 		ok = n == 2 && err == nil && r.Begin < r.End
+		if hasUnit {
+			number, isNumber := parseNumber(unit)
+			ok = ok && isNumber && number > 0 && (r.End-r.Begin)%number == 0
+			r.Unit = number
+		}
 		if hasBit {
 			number, isNumber := parseNumber(bit)
 			ok = ok && isNumber && number < 64 && r.End <= 1<<number
@@ -456,8 +464,9 @@ func ParseRing(spec string) (r RingSpec, err error) {
 	}
 	if !ok {
 		return r, traces.UsageError("--ring %q: write PLACE=BEGIN..END, such as "+
-			"bar0+0x1000=0x1000..0x2000, or PLACE=BEGIN..END,BIT for a value with a bit that "+
-			"changes with each lap", spec)
+			"bar0+0x1000=0x1000..0x2000; add /UNIT if an entry that does not fit goes on at BEGIN "+
+			"(END-BEGIN is a multiple of UNIT), and ,BIT for the bit of a value that changes with "+
+			"each lap", spec)
 	}
 	return r, nil
 }

@@ -104,10 +104,17 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 		}
 		points = append(points, ringPoint{column, lines})
 	}
-	fit, reason := fitRing(points)
+	var fit ringFit
+	spec := p.specOf(p.placeOf(e), e.address)
+	hasUnit := spec != nil && spec.Unit != 0
+	if hasUnit {
+		fit, reason = fitUnits(points, spec)
+	} else {
+		fit, reason = fitRing(points)
+	}
 	r := plannedRing{ringFit: fit, place: p.placeOf(e), address: e.address, line: e.line,
 		isValue: true}
-	if reason == "" {
+	if reason == "" && !hasUnit {
 		reason = p.settle(&r, e)
 	}
 	if reason != "" {
@@ -121,7 +128,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 			space: o.space, address: o.address, size: uint64(o.width), parity: r.parity,
 			position: (o.value &^ r.parity) - r.begin, flipped: r.laps[point][0]%2 == 1}
 		if n == 0 || pointOf[n-1] != point {
-			u.advance = r.steps[point]
+			u.advance, u.times = r.steps[point], r.timesOf(point)
 		}
 		p.uses = append(p.uses, u)
 		explained[k] = true
