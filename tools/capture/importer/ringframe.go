@@ -123,7 +123,33 @@ func (w *ringWriter) move(c lmb.Command) error {
 		if err := w.emitMoved(part, use); err != nil {
 			return err
 		}
+		if err := w.moveWordsOf(&part, use, space, address, next); err != nil {
+			return err
+		}
 		address, size = address+next, size-next
+	}
+	return nil
+}
+
+// moveWordsOf stores the words of a copied block that rings move once more, behind it.
+func (w *ringWriter) moveWordsOf(c *lmb.Command, use int, space spaceKey, address,
+	size uint64) error {
+	for i := range w.options.moves {
+		u := &w.options.moves[i]
+		if !isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite) || !u.isValue || !u.isStore ||
+			w.done[i] || u.space != space || u.address < address ||
+			u.address+u.size > address+size {
+			continue
+		}
+		word := fbs.Command{Opcode: gen.OpcodeWrite, Window: c.Window, Width: uint8(u.size),
+			Offset: c.Offset + uint32(u.address-address),
+			Value:  u.ring.begin + u.position}
+		if u.flipped {
+			word.Value |= u.parity
+		}
+		if err := w.emitMoved(lmb.Command{Command: word}, use); err != nil {
+			return err
+		}
 	}
 	return nil
 }

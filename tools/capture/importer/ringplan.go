@@ -61,6 +61,7 @@ type block struct {
 // find explains all that differs between the repetitions. It returns false if no address moves.
 func (p *ringPlan) find() (moves bool, reason string) {
 	p.numbers, p.names = p.finder.numbersBefore(p.before), map[string]int{}
+	p.splitWords()
 	blocks := p.blocks()
 	count := 0
 	for i := range blocks {
@@ -96,7 +97,7 @@ func (p *ringPlan) blocks() (list []block) {
 		joined := i > 0 && first[i].chunk == first[i-1].chunk
 		moves := false
 		for _, turn := range p.turns {
-			joined = joined && turn[i].address == turn[i-1].address+uint64(turn[i].width)
+			joined = joined && turn[i].address == turn[i-1].address+uint64(turn[i-1].width)
 			moves = moves || turn[i].address != first[i].address
 		}
 		if joined && list[len(list)-1].moves == moves {
@@ -173,7 +174,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		}
 	}
 	first := &p.turns[0][blocks[entries[0][0]].first]
-	if s := p.specOf(p.placeOf(first), first.address); s != nil && s.Unit != 0 {
+	if s := p.specOf(first, false); s != nil && s.Unit != 0 {
 		if reason := p.unitRing(blocks, group, s); reason != "" {
 			return p.movesWithout(first, points, reason)
 		}
@@ -214,13 +215,15 @@ func (p *ringPlan) movesWithout(first *element, points []ringPoint, reason strin
 		points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
 }
 
-// specOf returns what the user says of the ring at a place, or nil.
-func (p *ringPlan) specOf(place Place, address uint64) *RingSpec {
+// specOf returns what the user says of the ring of an element, or nil. That of a value names its
+// first byte, since an entry around it may have a ring of its own.
+func (p *ringPlan) specOf(e *element, isValue bool) *RingSpec {
 	options := p.finder.options
-	place = place.withDefaultBar(options.Bar)
+	place := p.placeOf(e).withDefaultBar(options.Bar)
 	for i := range options.Rings {
 		s := &options.Rings[i]
-		if s.Place.withDefaultBar(options.Bar) == place && s.First <= address && address <= s.Last {
+		if s.Place.withDefaultBar(options.Bar) == place && s.First <= e.address &&
+			e.address <= s.Last && (!isValue || s.First == s.Last) {
 			return s
 		}
 	}
@@ -251,7 +254,7 @@ func (p *ringPlan) placeOf(e *element) Place {
 // settle decides where a ring begins and ends: as the user says, as the program stored, or as the
 // recording shows. It returns the reason why none of these does.
 func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
-	if s := p.specOf(r.place, first.address); s != nil {
+	if s := p.specOf(first, r.isValue); s != nil {
 		switch {
 		case s.Parity == 0:
 		case !r.isValue || r.parity|s.Parity != s.Parity:

@@ -254,16 +254,24 @@ func (f *ringFinder) accesses(r runs.Run) (n int) {
 }
 
 // examineRun makes a candidate of a run, if something in it moves as rings do, and it waits. A
-// repetition begins with a store behind a load; of several, the first with a frame.
+// repetition begins with a store behind a load: of several, the first with a frame, those whose
+// results come last before others.
 func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 	isStore := func(at int) bool { return f.chunks[at].op == stepStore }
 	polls := slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period], func(c chunk) bool {
 		return c.op == stepPoll
 	})
+	var best, others []int
 	for at := r.Start; at < r.Start+r.Period && polls; at++ {
-		if !isStore(at) || at == 0 || isStore(at-1) {
-			continue
+		switch {
+		case !isStore(at) || at == 0 || isStore(at-1):
+		case f.endsWithResults(r, at):
+			best = append(best, at)
+		default:
+			others = append(others, at)
 		}
+	}
+	for _, at := range append(best, others...) {
 		found, why := f.examineFrom(r, at)
 		if found != nil && why == "" {
 			return found, ""
@@ -273,6 +281,27 @@ func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 		}
 	}
 	return c, reason
+}
+
+// endsWithResults reports whether the first data of repetitions that begin at a chunk are stored,
+// and the last ones loaded.
+func (f *ringFinder) endsWithResults(r runs.Run, start int) bool {
+	const turnsMax = 6 // which tell data from numbers that rise
+	var p ringPlan
+	for at := start; at+r.Period <= r.End() && len(p.turns) < turnsMax; at += r.Period {
+		p.turns = append(p.turns, f.elements(at, r.Period))
+	}
+	if len(p.turns) <= ringTimesMin || f.accesses(r) > ringAccessMax {
+		return false
+	}
+	var ops []stepOp
+	for i := range p.turns[0] {
+		e := &p.turns[0][i]
+		if e.memory && p.differs(i) && !isPointer(p.column(i)) {
+			ops = append(ops, e.op)
+		}
+	}
+	return len(ops) > 0 && ops[0] == stepStore && ops[len(ops)-1] == stepLoad
 }
 
 func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason string) {
