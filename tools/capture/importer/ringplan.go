@@ -97,7 +97,7 @@ func (p *ringPlan) blocks() (list []block) {
 		joined := i > 0 && first[i].chunk == first[i-1].chunk
 		moves := false
 		for _, turn := range p.turns {
-			joined = joined && turn[i].address == turn[i-1].address+uint64(turn[i-1].width)
+			joined = joined && p.finder.follows(&turn[i-1], &turn[i])
 			moves = moves || turn[i].address != first[i].address
 		}
 		if joined && list[len(list)-1].moves == moves {
@@ -174,7 +174,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		}
 	}
 	first := &p.turns[0][blocks[entries[0][0]].first]
-	if s := p.specOf(first, false); s != nil && s.Unit != 0 {
+	if s := p.finder.specOf(first, false); s != nil && s.Unit != 0 {
 		if reason := p.unitRing(blocks, group, s); reason != "" {
 			return p.movesWithout(first, points, reason)
 		}
@@ -184,7 +184,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 	if reason == "" && fit.parity != 0 {
 		reason = "its addresses start again in another way in each lap"
 	}
-	r := plannedRing{ringFit: fit, place: p.placeOf(first), address: first.address,
+	r := plannedRing{ringFit: fit, place: placeOf(first), address: first.address,
 		line: first.line}
 	if reason == "" {
 		reason = p.settle(&r, first)
@@ -215,21 +215,6 @@ func (p *ringPlan) movesWithout(first *element, points []ringPoint, reason strin
 		points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
 }
 
-// specOf returns what the user says of the ring of an element, or nil. That of a value names its
-// first byte, since an entry around it may have a ring of its own.
-func (p *ringPlan) specOf(e *element, isValue bool) *RingSpec {
-	options := p.finder.options
-	place := p.placeOf(e).withDefaultBar(options.Bar)
-	for i := range options.Rings {
-		s := &options.Rings[i]
-		if s.Place.withDefaultBar(options.Bar) == place && s.First <= e.address &&
-			e.address <= s.Last && (!isValue || s.First == s.Last) {
-			return s
-		}
-	}
-	return nil
-}
-
 // isOneEntry reports whether block i belongs to the same entry as others before it.
 func (p *ringPlan) isOneEntry(blocks []block, before []int, i int) bool {
 	if i != before[len(before)-1]+1 {
@@ -244,7 +229,7 @@ func (p *ringPlan) isOneEntry(blocks []block, before []int, i int) bool {
 	return p.turns[0][a].op == p.turns[0][b].op
 }
 
-func (p *ringPlan) placeOf(e *element) Place {
+func placeOf(e *element) Place {
 	if e.space.kind == gen.WindowKindTlb {
 		return Place{Tile: true, X: e.space.x, Y: e.space.y}
 	}
@@ -254,7 +239,7 @@ func (p *ringPlan) placeOf(e *element) Place {
 // settle decides where a ring begins and ends: as the user says, as the program stored, or as the
 // recording shows. It returns the reason why none of these does.
 func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
-	if s := p.specOf(first, r.isValue); s != nil {
+	if s := p.finder.specOf(first, r.isValue); s != nil {
 		switch {
 		case s.Parity == 0:
 		case !r.isValue || r.parity|s.Parity != s.Parity:

@@ -305,7 +305,7 @@ func (f *ringFinder) endsWithResults(r runs.Run, start int) bool {
 }
 
 func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason string) {
-	for start+r.Period < r.End() && f.skipsIn(start, r.Period) {
+	for start+r.Period < r.End() && (f.skipsIn(start, r.Period) || f.isSplit(start, r.Period)) {
 		start += r.Period
 	}
 	times := (r.End() - start) / r.Period
@@ -467,7 +467,7 @@ type RingSpec struct {
 	Parity     uint64 // bit of a value that changes with each lap; 0: none, or shown by a wrap
 }
 
-// ParseRing parses PLACE=BEGIN..END, a unit, such as "/0x100", and a bit that changes with each lap,
+// ParseRing parses PLACE=BEGIN..END, a unit such as "/0x100", and a bit that changes with each lap
 // such as ",31".
 func ParseRing(spec string) (r RingSpec, err error) {
 	place, limits, ok := cutLast(spec, '=')
@@ -493,9 +493,8 @@ func ParseRing(spec string) (r RingSpec, err error) {
 	}
 	if !ok {
 		return r, traces.UsageError("--ring %q: write PLACE=BEGIN..END, such as "+
-			"bar0+0x1000=0x1000..0x2000; add /UNIT if an entry that does not fit goes on at BEGIN "+
-			"(END-BEGIN is a multiple of UNIT), and ,BIT for the bit of a value that changes with "+
-			"each lap", spec)
+			"bar0+0x1000=0x1000..0x2000, with /UNIT or ,BIT behind it if needed (lm import --help)",
+			spec)
 	}
 	return r, nil
 }

@@ -79,7 +79,7 @@ func (p *ringPlan) unitRing(blocks []block, group int, s *RingSpec) (reason stri
 		return reason
 	}
 	first := &p.turns[0][parts[0].first]
-	p.rings = append(p.rings, plannedRing{ringFit: fit, place: p.placeOf(first),
+	p.rings = append(p.rings, plannedRing{ringFit: fit, place: placeOf(first),
 		address: first.address, line: first.line})
 	for _, part := range parts {
 		e := &p.turns[0][part.first]
@@ -116,4 +116,40 @@ func (p *ringPlan) unitOf(i int, s *RingSpec) (point ringPoint, reason string) {
 		point.lines = append(point.lines, e.line)
 	}
 	return point, ""
+}
+
+// specOf returns what the user says of the ring of an element, or nil. That of a value names its
+// first byte, since an entry around it may have a ring of its own.
+func (f *ringFinder) specOf(e *element, isValue bool) *RingSpec {
+	place := placeOf(e).withDefaultBar(f.options.Bar)
+	for i := range f.options.Rings {
+		s := &f.options.Rings[i]
+		if s.Place.withDefaultBar(f.options.Bar) == place && s.First <= e.address &&
+			e.address <= s.Last && (!isValue || s.First == s.Last) {
+			return s
+		}
+	}
+	return nil
+}
+
+// follows reports whether an access is the next one of the same entry.
+func (f *ringFinder) follows(before, e *element) bool {
+	next := before.address + uint64(before.width)
+	if s := f.specOf(before, false); s != nil && s.Unit != 0 && next == s.End {
+		next = s.Begin
+	}
+	return e.address == next
+}
+
+// isSplit reports whether an entry goes on at the begin of its ring in a repetition, whose data are
+// then no tensor.
+func (f *ringFinder) isSplit(start, period int) bool {
+	list := f.elements(start, period)
+	for i := 1; i < len(list); i++ {
+		a, b := &list[i-1], &list[i]
+		if a.chunk == b.chunk && b.address < a.address && f.follows(a, b) {
+			return true
+		}
+	}
+	return false
 }

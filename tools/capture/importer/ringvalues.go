@@ -98,7 +98,7 @@ func (p *ringPlan) values(blocks []block) (reason string) {
 
 func (p *ringPlan) notePoll(i int) {
 	e := &p.turns[0][i]
-	r := Range{p.placeOf(e), e.address, e.address + uint64(e.width) - 1}
+	r := Range{placeOf(e), e.address, e.address + uint64(e.width) - 1}
 	if !slices.Contains(p.polls, r) {
 		p.polls = append(p.polls, r)
 	}
@@ -132,14 +132,14 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 		points = append(points, ringPoint{column, lines})
 	}
 	var fit ringFit
-	spec := p.specOf(e, true)
+	spec := p.finder.specOf(e, true)
 	hasUnit := spec != nil && spec.Unit != 0
 	if hasUnit {
 		fit, reason = fitUnits(points, spec)
 	} else {
 		fit, reason = fitRing(points)
 	}
-	r := plannedRing{ringFit: fit, place: p.placeOf(e), address: e.address, line: e.line,
+	r := plannedRing{ringFit: fit, place: placeOf(e), address: e.address, line: e.line,
 		isValue: true}
 	if reason == "" && !hasUnit {
 		reason = p.settle(&r, e)
@@ -239,7 +239,7 @@ func (p *ringPlan) data(b *block, explained []bool) (reason string) {
 			switch {
 			case !explained[k]:
 				last = k
-			case p.differs(k):
+			case p.differs(k) || p.turns[0][k].address < p.turns[0][i].address:
 				k = b.end
 			}
 		}
@@ -261,7 +261,7 @@ func (p *ringPlan) data(b *block, explained []bool) (reason string) {
 // or is a number that rises beside others that do not.
 func (p *ringPlan) isNumber(b *block, i int, explained []bool) bool {
 	e := &p.turns[0][i]
-	if e.op != stepStore || p.specOf(e, true) != nil {
+	if e.op != stepStore || p.finder.specOf(e, true) != nil {
 		return e.op == stepStore
 	}
 	const sizeMax = 8 // more is data that counts
@@ -300,7 +300,7 @@ func (p *ringPlan) addData(first, last int) (reason string) {
 		}
 		values = append(values, data)
 	}
-	v.spec = TensorSpec{Place: p.placeOf(e), Address: e.address}
+	v.spec = TensorSpec{Place: placeOf(e), Address: e.address}
 	v.setType(values, &piece{memory: e.memory, address: e.address, size: uint64(e.width)})
 	v.DType = lmb.DTypes[v.spec.DType]
 	p.varies = append(p.varies, v)

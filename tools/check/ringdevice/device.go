@@ -31,10 +31,11 @@ const (
 	regResults, regResultsEnd = 0x10, 0x14
 	regStart                  = 0x18
 	regPointer                = 0x20 // next result's place / 16, and in bit 31 the lap
+	regRead                   = 0x24 // the driver's pointer, in the same form
 
 	// Entries: their first word
 	opInput = 1 // the input follows at entryHeader
-	opRun   = 2 // the second word is the event number
+	opRun   = 2 // then event number, event number, 0, count and slot
 
 	entryHeader = 0x10
 	// Words of an input and of an output
@@ -43,6 +44,11 @@ const (
 	runSize    = 0x50
 	resultSize = 0x70 // event number << 8 | resultDone, then the output at entryHeader
 	resultDone = 0x3
+	unit       = 0x10
+
+	// Numbers of runs, with Device.Numbers: count rises by countStep, and slot goes around
+	countStep                  = 0x48
+	slotBegin, slotEnd, slotBy = 0x20, 0x2f0, 0x90
 
 	workNs = 1200
 )
@@ -55,7 +61,14 @@ type Device struct {
 	input                 [Words]uint32
 	wait                  int64
 	Computed              int // number of results
-	reason                string
+	// Split makes a result that does not fit go on at the begin of its ring. The driver stores
+	// each pointer that it has read up to.
+	Split bool
+	// IsSlow makes the device need ten times as long for an entry.
+	IsSlow bool
+	// Numbers makes the device compute only if a run has the next count and slot.
+	Numbers bool
+	reason  string
 }
 
 type ringPointer struct{ begin, end, at, lap, laps uint32 }
@@ -70,6 +83,15 @@ func (p *ringPointer) next(size uint32) uint32 {
 	return at
 }
 
+// unitAfter returns the place of the next unit, and advances.
+func (p *ringPointer) unitAfter() uint32 {
+	at := p.at
+	if p.at += unit; p.at == p.end {
+		p.at, p.lap, p.laps = p.begin, p.lap^1, p.laps+1
+	}
+	return at
+}
+
 // New returns a mock of the device and its model.
 func New() (*mock.Device, *Device) {
 	d := &Device{}
@@ -81,7 +103,7 @@ func (d *Device) Load(at mock.Place, width uint8) (uint64, hal.Code) {
 	if at.Address == regPointer {
 		place := d.results.at
 		lap := d.results.lap
-		if place+resultSize > d.results.end {
+		if !d.Split && place+resultSize > d.results.end {
 			place, lap = d.results.begin, lap^1
 		}
 		return uint64(place>>4 | lap<<31), hal.OK
@@ -95,6 +117,11 @@ func (d *Device) Load(at mock.Place, width uint8) (uint64, hal.Code) {
 func (d *Device) Store(at mock.Place, width uint8, value uint64) hal.Code {
 	if at.Address == regPointer {
 		d.reason = "the pointer is the device's"
+		return hal.Refused
+	}
+	if at.Address == regRead && value != uint64(d.results.at>>4|d.results.lap<<31) {
+		d.reason = fmt.Sprintf("the driver has read up to %#x, and the pointer is %#x", value,
+			d.results.at>>4|d.results.lap<<31)
 		return hal.Refused
 	}
 	var bytes [8]byte
@@ -128,7 +155,11 @@ func (d *Device) ringAt(register uint32) ringPointer {
 
 // Advance implements mock.Clocked.
 func (d *Device) Advance(nanoseconds int64) {
-	for d.wait += nanoseconds; d.wait >= workNs; d.wait -= workNs {
+	work := int64(workNs)
+	if d.IsSlow {
+		work *= 10
+	}
+	for d.wait += nanoseconds; d.wait >= work; d.wait -= work {
 		if d.bells.end == 0 {
 			return
 		}
@@ -150,13 +181,35 @@ func (d *Device) execute(entry uint32) {
 			d.input[i] = d.word(entry + entryHeader + 4*uint32(i))
 		}
 	case opRun:
-		result := d.results.next(resultSize)
-		d.put(result, d.word(entry+4)<<8|resultDone)
+		count, slot := numbers(d.Computed)
+		if d.Numbers && (d.word(entry+16) != count || d.word(entry+20) != slot) {
+			return
+		}
+		place := d.results.placer(d.Split)
+		d.put(place(0), d.word(entry+4)<<8|resultDone)
 		for i, v := range d.input {
-			d.put(result+entryHeader+4*uint32(i), Output(v))
+			d.put(place(entryHeader+4*uint32(i)), Output(v))
 		}
 		d.Computed++
 	}
+}
+
+// placer takes the next result, and returns where its bytes are.
+func (p *ringPointer) placer(split bool) func(offset uint32) uint32 {
+	if !split {
+		result := p.next(resultSize)
+		return func(offset uint32) uint32 { return result + offset }
+	}
+	var units []uint32
+	for range resultSize / unit {
+		units = append(units, p.unitAfter())
+	}
+	return func(offset uint32) uint32 { return units[offset/unit] + offset%unit }
+}
+
+// numbers returns the count and the slot of a run.
+func numbers(run int) (count, slot uint32) {
+	return uint32(run) * countStep, slotBegin + uint32(run)*slotBy%(slotEnd-slotBegin)
 }
 
 // Output is the output word of an input word.
