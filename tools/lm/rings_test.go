@@ -241,8 +241,8 @@ func computeOn(t *testing.T, path string, runs int, set func(*ringdevice.Device)
 }
 
 // importFrames imports a recording of a driver, and returns the image and what lm said.
-func importFrames(t *testing.T, d *ringdevice.Driver, n, each int, flags ...string) (path, out string,
-	exit int) {
+func importFrames(t *testing.T, d *ringdevice.Driver, n, each int, flags ...string) (path,
+	out string, exit int) {
 	t.Helper()
 	record := recordRuns(t, d, n, each)
 	path = strings.TrimSuffix(record, ".record") + ".lmb"
@@ -251,13 +251,16 @@ func importFrames(t *testing.T, d *ringdevice.Driver, n, each int, flags ...stri
 	return path, out + said, exit
 }
 
+// splitRings has the flags for a device with Split.
+var splitRings = []string{"--ring", "bar0+0x3000-0x323f=0x3000..0x3240/0x10", "--ring",
+	"bar0+0x20=0x300..0x324/1,31", "--ring", "bar0+0x24=0x300..0x324/1,31"}
+
 // TestResultsGoOnAtTheBeginOfTheirRing has a device that splits a result at the end of its ring.
 // The driver stores its pointer before it loads a result, and loads one before its first run: a
 // repetition that began there would return the results of the run before.
 func TestResultsGoOnAtTheBeginOfTheirRing(t *testing.T) {
 	split := func(d *ringdevice.Device) { d.Split = true }
-	flags := []string{"--ring", "bar0+0x3000-0x323f=0x3000..0x3240/0x10", "--ring",
-		"bar0+0x20=0x300..0x324/1,31", "--ring", "bar0+0x24=0x300..0x324/1,31"}
+	flags := slices.Clone(splitRings)
 	queues := []string{"--ring", "bar0+0x1000-0x143f=0x1000..0x1440", "--ring",
 		"bar0+0x2000-0x201b=0x2000..0x201c"}
 	for _, n := range []int{4, 16} { // without and with a wrap in the recording
@@ -265,7 +268,7 @@ func TestResultsGoOnAtTheBeginOfTheirRing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path, said, exit := importFrames(t, d, n, 1, append(queues, flags...)...)
+		path, said, exit := importFrames(t, d, n, 1, slices.Concat(queues, flags)...)
 		if exit != 0 {
 			t.Fatalf("lm import: exit %d: %s", exit, said)
 		}
@@ -283,16 +286,17 @@ func TestResultsGoOnAtTheBeginOfTheirRing(t *testing.T) {
 // TestADeviceMayBeAheadOfAPollOnItsPointer has two results in a repetition. A device that has both
 // before the first poll passes the pointer that the program saw.
 func TestADeviceMayBeAheadOfAPollOnItsPointer(t *testing.T) {
-	slow := func(d *ringdevice.Device) { d.IsSlow = true }
+	slow := func(d *ringdevice.Device) { d.Split, d.WorkNs = true, 12000 }
 	d, err := ringdevice.NewDriver(ringdevice.Usual, slow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, said, exit := importFrames(t, d, 12, 2, "--reached", "bar0+0x20")
+	path, said, exit := importFrames(t, d, 12, 2, slices.Concat(splitRings,
+		[]string{"--reached", "bar0+0x20"})...)
 	if exit != 0 {
 		t.Fatalf("lm import: exit %d: %s", exit, said)
 	}
-	computeOn(t, path, 1000, nil)
+	computeOn(t, path, 1000, func(d *ringdevice.Device) { d.Split, d.WorkNs = true, 1 })
 	computeOn(t, path, 100, slow)
 }
 

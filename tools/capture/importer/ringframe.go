@@ -137,7 +137,7 @@ func (w *ringWriter) moveWordsOf(c *lmb.Command, use int, space spaceKey, addres
 	for i := range w.options.moves {
 		u := &w.options.moves[i]
 		if !isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite) || !u.isValue || !u.isStore ||
-			w.done[i] || u.space != space || u.address < address ||
+			w.done[i] || u.space != space || u.size == size || u.address < address ||
 			u.address+u.size > address+size {
 			continue
 		}

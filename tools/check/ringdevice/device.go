@@ -49,8 +49,6 @@ const (
 	// Numbers of runs, with Device.Numbers: count rises by countStep, and slot goes around
 	countStep                  = 0x48
 	slotBegin, slotEnd, slotBy = 0x20, 0x2f0, 0x90
-
-	workNs = 1200
 )
 
 // Device is a Model. It takes a doorbell's word as the size of the next entry, clears it, and
@@ -58,14 +56,15 @@ const (
 type Device struct {
 	memory                [memorySize]byte
 	queue, bells, results ringPointer
+	read                  ringPointer // what the driver has read
 	input                 [Words]uint32
 	wait                  int64
 	Computed              int // number of results
 	// Split makes a result that does not fit go on at the begin of its ring. The driver stores
 	// each pointer that it has read up to.
 	Split bool
-	// IsSlow makes the device need ten times as long for an entry.
-	IsSlow bool
+	// WorkNs is the time for an entry.
+	WorkNs int64
 	// Numbers makes the device compute only if a run has the next count and slot.
 	Numbers bool
 	reason  string
@@ -83,6 +82,8 @@ func (p *ringPointer) next(size uint32) uint32 {
 	return at
 }
 
+func (p *ringPointer) value() uint32 { return p.at>>4 | p.lap<<31 }
+
 // unitAfter returns the place of the next unit, and advances.
 func (p *ringPointer) unitAfter() uint32 {
 	at := p.at
@@ -94,19 +95,14 @@ func (p *ringPointer) unitAfter() uint32 {
 
 // New returns a mock of the device and its model.
 func New() (*mock.Device, *Device) {
-	d := &Device{}
+	d := &Device{WorkNs: 1200}
 	return mock.NewWith(&Board, d), d
 }
 
 // Load implements mock.Model.
 func (d *Device) Load(at mock.Place, width uint8) (uint64, hal.Code) {
 	if at.Address == regPointer {
-		place := d.results.at
-		lap := d.results.lap
-		if !d.Split && place+resultSize > d.results.end {
-			place, lap = d.results.begin, lap^1
-		}
-		return uint64(place>>4 | lap<<31), hal.OK
+		return uint64(d.results.nextResult(d.Split).value()), hal.OK
 	}
 	var bytes [8]byte
 	copy(bytes[:width], d.memory[at.Address:])
@@ -119,10 +115,12 @@ func (d *Device) Store(at mock.Place, width uint8, value uint64) hal.Code {
 		d.reason = "the pointer is the device's"
 		return hal.Refused
 	}
-	if at.Address == regRead && value != uint64(d.results.at>>4|d.results.lap<<31) {
-		d.reason = fmt.Sprintf("the driver has read up to %#x, and the pointer is %#x", value,
-			d.results.at>>4|d.results.lap<<31)
-		return hal.Refused
+	if at.Address == regRead && value != uint64(d.read.value()) {
+		d.read.placer(true)
+		if value != uint64(d.read.value()) {
+			d.reason = fmt.Sprintf("the driver has read up to %#x, not %#x", value, d.read.value())
+			return hal.Refused
+		}
 	}
 	var bytes [8]byte
 	binary.LittleEndian.PutUint64(bytes[:], value&fbs.WidthMask(width))
@@ -131,6 +129,7 @@ func (d *Device) Store(at mock.Place, width uint8, value uint64) hal.Code {
 		d.queue = d.ringAt(regQueue)
 		d.bells = d.ringAt(regBells)
 		d.results = d.ringAt(regResults)
+		d.read = d.results
 	}
 	return hal.OK
 }
@@ -155,11 +154,7 @@ func (d *Device) ringAt(register uint32) ringPointer {
 
 // Advance implements mock.Clocked.
 func (d *Device) Advance(nanoseconds int64) {
-	work := int64(workNs)
-	if d.IsSlow {
-		work *= 10
-	}
-	for d.wait += nanoseconds; d.wait >= work; d.wait -= work {
+	for d.wait += nanoseconds; d.wait >= d.WorkNs; d.wait -= d.WorkNs {
 		if d.bells.end == 0 {
 			return
 		}
@@ -192,6 +187,14 @@ func (d *Device) execute(entry uint32) {
 		}
 		d.Computed++
 	}
+}
+
+// nextResult returns the pointer where the next result will be.
+func (p ringPointer) nextResult(split bool) *ringPointer {
+	if !split && p.at+resultSize > p.end {
+		p.at, p.lap = p.begin, p.lap^1
+	}
+	return &p
 }
 
 // placer takes the next result, and returns where its bytes are.

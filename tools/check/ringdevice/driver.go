@@ -124,12 +124,9 @@ func (d *Driver) Run(inputs ...[Words]uint32) (outputs [][Words]uint32, err erro
 // await waits for the next result and loads it.
 func (d *Driver) await() (output [Words]uint32, err error) {
 	place := d.results.placer(d.model.Split)
-	next, lap := d.results.at, d.results.lap
-	if !d.model.Split && next+resultSize > d.results.end {
-		next, lap = d.results.begin, lap^1
-	}
+	next := d.results.nextResult(d.model.Split).value()
 	for range 1000 {
-		if d.load(regPointer) == next>>4|lap<<31 || d.err != nil {
+		if d.load(regPointer) == next || d.err != nil {
 			break
 		}
 	}
@@ -143,7 +140,7 @@ func (d *Driver) await() (output [Words]uint32, err error) {
 
 func (d *Driver) readResults(place func(offset uint32) uint32) (output [Words]uint32) {
 	if d.model.Split {
-		d.store(regRead, d.results.at>>4|d.results.lap<<31)
+		d.store(regRead, d.results.value())
 	}
 	for i := range output {
 		output[i] = d.load(place(entryHeader + 4*uint32(i)))
