@@ -169,34 +169,38 @@ func pageCommands(t *testing.T) string {
 		strings.Replace(commands, "quiet", "quiet mitigations=off nokaslr", 1)
 }
 
-const nvmeWork = `
-for i in $(seq 100); do [ -e /dev/nvme0n1 ] && break; sleep 0.3; done
+// sectorWork writes and reads a sector of $disk.
+const sectorWork = `
+for i in $(seq 200); do [ -e $disk ] && break; sleep 0.3; done
 head -c 4096 /dev/zero | tr '\0' A >/tmp/a
 echo write >/dev/virtio-ports/lm
-dd if=/tmp/a of=/dev/nvme0n1 bs=4096 seek=25 count=1 oflag=direct
+dd if=/tmp/a of=$disk bs=4096 seek=25 count=1 oflag=direct
 echo read >/dev/virtio-ports/lm
-dd if=/dev/nvme0n1 of=/tmp/b bs=4096 skip=25 count=1 iflag=direct
+dd if=$disk of=/tmp/b bs=4096 skip=25 count=1 iflag=direct
 echo end >/dev/virtio-ports/lm
 cmp /tmp/a /tmp/b && echo inner: read what was written
-rmmod nvme
 `
 
-// nvmeReplay replays the recording up to the written sector, with new data. Driver and controller
-// both write the page of the shadow doorbells: lm import names the bytes, which are the driver's.
-// The SMART log counts commands; it begins with a temperature of 0x143 K, in a page of any buffer.
-const nvmeReplay = `
+// sectorReplay replays the recording up to the written sector, with new data. Driver and controller
+// both write pages: lm import names the bytes, which are the driver's.
+const sectorReplay = `
 set -- $(zcat card.record | grep -n '^HR [0-9a-f]* 4096 41414141' | cut -c1-40 | tr : ' ')
-smart=0x$(zcat card.record | sed -n 's/^HW \([0-9a-f]*\) [0-9]* 004301.*/\1/p' | head -1)
-ignored=bus:$smart-$(printf 0x%x $((smart + 511)))
-import() {
-  lm import --part ..read --ignore $ignored --input $input,uint8,4096 $* card.record -o card.lmb
-}
 input=x=bus:0x$3@$1
+import() {
+  lm import $flags --input $input,uint8,4096 $* card.record -o card.lmb
+}
 import 2>errors || import $(sed -n 's/.*\(--as-data [^ ]*\).*/\1/p' errors)
 cat errors
 head -c 4096 /dev/zero | tr '\0' Z >x.bin
 lm replay --device vfio:$CARD --input x=x.bin card.lmb
 `
+
+// nvmeReplay leaves out the SMART log, which counts commands. It begins with a temperature of
+// 0x143 K, in a page of any buffer.
+const nvmeReplay = `
+smart=0x$(zcat card.record | sed -n 's/^HW \([0-9a-f]*\) [0-9]* 004301.*/\1/p' | head -1)
+flags="--part ..read --ignore bus:$smart-$(printf 0x%x $((smart + 511)))"
+` + sectorReplay
 
 // TestRecordedTrialsOfKernelDriver records Linux's nvme driver with the commands of the page, in a
 // guest of a machine whose QEMU emulates SVM, an IOMMU and the card. The outer QEMU's trace is the
@@ -205,13 +209,19 @@ func TestRecordedTrialsOfKernelDriver(t *testing.T) {
 	skipUnlessTrials(t)
 	disk := emptyDisk(t)
 	r := kernelDriverRig{modules: []string{"virtio-iommu", "nvme-auth", "nvme-core", "nvme"},
-		work: nvmeWork, after: nvmeReplay,
+		work: "disk=/dev/nvme0n1" + sectorWork + "rmmod nvme\n", after: nvmeReplay,
 		events: []string{"pci_nvme_admin_cmd", "pci_nvme_io_cmd"},
 		card: []string{"-drive", "if=none,id=d,format=raw,file=" + disk,
 			"-device", "nvme,serial=disk,drive=d,addr=8"}}
 	records, part := r.requireRecorded(t, nvmeRegion, "QEMU NVMe Ctrl",
 		"main of card.lmb, 1 run of")
 	requireCommands(t, records, part)
+	requireNewData(t, disk)
+}
+
+// requireNewData requires the data of sectorReplay on a disk.
+func requireNewData(t *testing.T, disk string) {
+	t.Helper()
 	if data := readFile(t, disk)[25<<12:][:4096]; !bytes.Equal(data,
 		bytes.Repeat([]byte("Z"), 4096)) {
 		t.Errorf("the sector begins with %q, want the new data of the replay", data[:8])
