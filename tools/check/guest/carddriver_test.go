@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,6 +60,7 @@ type kernelDriverRig struct {
 	work    string   // commands of the inner machine
 	after   string   // commands of the outer machine, behind those of the page
 	events  []string // of the outer QEMU's trace
+	disk    string   // a file, which is zero when the machine starts
 	dir     string
 }
 
@@ -106,7 +108,8 @@ func (r *kernelDriverRig) initramfs(t *testing.T, init string, fill func(*machin
 	return readFile(t, path)
 }
 
-// run boots both machines. It returns the console, the recording and the outer QEMU's trace.
+// run boots both machines, again if the outer QEMU's emulation of SVM fails. It returns the console,
+// the recording and the outer QEMU's trace.
 func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, trace string) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -133,27 +136,61 @@ func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, t
 	})
 	serial := filepath.Join(r.dir, "serial")
 	trace = filepath.Join(r.dir, "trace")
-	ctx, cancel := context.WithTimeout(context.Background(), rigTimeout)
-	defer cancel()
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{"-M", "q35",
+	args := append([]string{"-M", "q35",
 		"-accel", "tcg,thread=multi", "-cpu", "max,-la57", "-smp", "2", "-m", "3G", "-nodefaults",
 		"-display", "none", "-no-reboot", "-serial", "stdio", "-serial", "file:" + serial,
 		"-device", "intel-iommu,intremap=on,caching-mode=on,aw-bits=48",
 		"-trace", "memory_region_ops_*", "-D", trace,
 		"-kernel", kernel, "-initrd", filepath.Join(r.dir, "initramfs"), "-append",
 		"console=ttyS0 intel_iommu=on iommu=nopt loglevel=4 mitigations=off nokaslr nowatchdog " +
-			"panic=-1"}, r.card...)...)
+			"panic=-1"}, r.card...)
 	for _, e := range r.events {
-		qemu.Args = append(qemu.Args, "-trace", e)
+		args = append(args, "-trace", e)
 	}
+	const attempts = 3
+	for attempt := 1; ; attempt++ {
+		console, err := r.boot(t, args)
+		if err == nil {
+			return console, readFile(t, serial), trace
+		}
+		if !errors.Is(err, errStuck) || attempt == attempts {
+			t.Fatalf("qemu-system-x86_64: %v\n%s", err, console)
+		}
+		t.Logf("the outer machine starts again: %v", err)
+	}
+}
+
+// boot runs QEMU until the outer machine ends or is stuck, and returns the console.
+func (r *kernelDriverRig) boot(t *testing.T, args []string) (console string, err error) {
+	t.Helper()
+	if r.disk != "" {
+		if err := writeZeros(r.disk, nvmeSize); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit, end := context.WithTimeout(context.Background(), rigTimeout)
+	defer end()
+	ctx, cancel := context.WithCancelCause(limit)
+	monitor := new(qemuMonitor)
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64",
+		append(slices.Clone(args), monitor.start(t, t.TempDir())...)...)
 	var out bytes.Buffer
 	qemu.Stdout, qemu.Stderr = &out, &out
+	go func() {
+		if err := monitor.waitUntilStuck(ctx, 2); err != nil {
+			cancel(err)
+		}
+	}()
 	began := time.Now()
-	if err := qemu.Run(); err != nil {
-		t.Fatalf("qemu-system-x86_64: %v\n%s", err, out.String())
+	err = qemu.Run()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	t.Logf("evidence: both machines ran for %v", time.Since(began).Round(time.Second))
-	return out.String(), readFile(t, serial), trace
+	cancel(nil)
+	if err == nil {
+		t.Logf("evidence: both machines ran for %v", time.Since(began).Round(time.Second))
+	}
+	return out.String(), err
 }
 
 // pageCommands returns the commands of the page, with the files of the outer machine.
@@ -207,8 +244,9 @@ flags="--part ..read --ignore bus:$smart-$(printf 0x%x $((smart + 511)))"
 // oracle.
 func TestRecordedTrialsOfKernelDriver(t *testing.T) {
 	skipUnlessTrials(t)
-	disk := emptyDisk(t)
+	disk := filepath.Join(t.TempDir(), "disk")
 	r := kernelDriverRig{modules: []string{"virtio-iommu", "nvme-auth", "nvme-core", "nvme"},
+		disk: disk,
 		work: "disk=/dev/nvme0n1" + sectorWork + "rmmod nvme\n", after: nvmeReplay,
 		events: []string{"pci_nvme_admin_cmd", "pci_nvme_io_cmd"},
 		card: []string{"-drive", "if=none,id=d,format=raw,file=" + disk,
@@ -226,15 +264,6 @@ func requireNewData(t *testing.T, disk string) {
 		bytes.Repeat([]byte("Z"), 4096)) {
 		t.Errorf("the sector begins with %q, want the new data of the replay", data[:8])
 	}
-}
-
-func emptyDisk(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "disk")
-	if err := writeZeros(path, nvmeSize); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // requireRecorded runs both machines, and checks the recording with the outer QEMU's trace. answer
