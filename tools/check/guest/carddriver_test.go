@@ -232,11 +232,11 @@ head -c 4096 /dev/zero | tr '\0' Z >x.bin
 lm replay --device vfio:$CARD --input x=x.bin card.lmb
 `
 
-// nvmeReplay leaves out the SMART log, which counts commands. It begins with a temperature of
-// 0x143 K, in a page of any buffer.
+// nvmeReplay leaves out the SMART log, which counts commands from its byte 32 on. It begins with a
+// temperature of 0x143 K, in a page of any buffer, which can later be that of the shadow doorbells.
 const nvmeReplay = `
 smart=0x$(zcat card.record | sed -n 's/^HW \([0-9a-f]*\) [0-9]* 004301.*/\1/p' | head -1)
-flags="--part ..read --ignore bus:$smart-$(printf 0x%x $((smart + 511)))"
+flags="--part ..read --ignore bus:$(printf 0x%x-0x%x $((smart + 32)) $((smart + 511)))"
 ` + sectorReplay
 
 // TestRecordedTrialsOfKernelDriver records Linux's nvme driver with the commands of the page, in a
