@@ -108,8 +108,8 @@ func (r *kernelDriverRig) initramfs(t *testing.T, init string, fill func(*machin
 	return readFile(t, path)
 }
 
-// run boots both machines, again if the outer QEMU's emulation of SVM fails. It returns the console,
-// the recording and the outer QEMU's trace.
+// run boots both machines, again if the outer QEMU's emulation of SVM fails. It returns the
+// console, the recording and the outer QEMU's trace.
 func (r *kernelDriverRig) run(t *testing.T) (console string, recording []byte, trace string) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {

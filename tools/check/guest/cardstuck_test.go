@@ -81,8 +81,8 @@ func (m *qemuMonitor) waitUntilStuck(ctx context.Context, processors int) error 
 
 func TestSleepingProcessorsAreRead(t *testing.T) {
 	t.Parallel()
-	const asleep = "CPU#0\r\nRIP=ffffffff81d0fa3f RFL=00000202 [-------] CPL=0 II=0 A20=1 SMM=0 HLT=1"
-	const awake = "RIP=ffffffff811c5cc5 RFL=00000202 [-------] CPL=0 II=0 A20=1 SMM=0 HLT=0"
+	const asleep = "CPU#0\r\nRIP=ffffffff81d0fa3f RFL=00000202 [-------] CPL=0 II=0 SMM=0 HLT=1"
+	const awake = "RIP=ffffffff811c5cc5 RFL=00000202 [-------] CPL=0 II=0 SMM=0 HLT=0"
 	const pending = "ISR\t (none)\r\nIRR\t 236 251 \r\n\r\nAPR 0x00"
 	for _, test := range []struct{ name, registers, apic, want string }{
 		{"stuck", asleep, pending, "at ffffffff81d0fa3f with 236 251"},
