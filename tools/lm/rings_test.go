@@ -300,6 +300,34 @@ func TestADeviceMayBeAheadOfAPollOnItsPointer(t *testing.T) {
 	computeOn(t, path, 100, slow)
 }
 
+// TestAStopThatUsesARingIsLeftOut has a program whose last run has two inputs.
+func TestAStopThatUsesARingIsLeftOut(t *testing.T) {
+	d, err := ringdevice.NewDriver(ringdevice.Usual, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if _, err := d.Run([ringdevice.Words]uint32{rand.Uint32()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Run([ringdevice.Words]uint32{1}, [ringdevice.Words]uint32{2}); err != nil {
+		t.Fatal(err)
+	}
+	record := tempFile(t, "rings.record", d.Recording())
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
+		ringBoard)...)
+	const want = "the sequence stop is left out: it uses the ring at "
+	if exit != 0 || !strings.Contains(out, want) {
+		t.Fatalf("lm import: exit %d: %s%s, want %q", exit, out, said, want)
+	}
+	defer closeImages()
+	if _, view := openVerified(path); view.SequenceByName("stop") >= 0 {
+		t.Error("the image has the sequence stop")
+	}
+}
+
 // TestNumbersInsideAnEntryMove has a device that computes only what has the next count and the next
 // slot: the slot starts again in the recording, the count does not.
 func TestNumbersInsideAnEntryMove(t *testing.T) {

@@ -24,7 +24,7 @@ type ringWriter struct {
 
 // addRings adds the rings to the image: init ends with a reset of each, and the commands of the
 // frame move.
-func (p *program) addRings(image *lmb.Image) error {
+func (p *program) addRings(image *lmb.Image, report *Report) error {
 	w := ringWriter{program: p, image: image, shown: map[uint16]windowTarget{},
 		done: map[int]bool{}, indexes: map[*plannedRing]uint16{}, widths: map[uint16]uint64{}}
 	for i := range p.options.moves {
@@ -46,7 +46,41 @@ func (p *program) addRings(image *lmb.Image) error {
 		}
 	}
 	image.Sequences[at] = lmb.Sequence{Name: segmentFrame.String(), Commands: w.out}
+	w.removeStop(report)
 	return nil
+}
+
+// removeStop leaves out the sequence stop if it uses a ring: it would go on where the recording
+// was.
+func (w *ringWriter) removeStop(report *Report) {
+	at := slices.IndexFunc(w.image.Sequences, func(s lmb.Sequence) bool {
+		return s.Name == segmentStop.String()
+	})
+	if at < 0 {
+		return
+	}
+	for c := range w.image.Sequences[at].All() {
+		if c.Opcode == gen.OpcodePoint {
+			route, _ := boards.UnpackTileRoute(c.Mask)
+			w.shown[c.Window] = windowTarget{route: route, address: c.Value}
+			continue
+		}
+		space, address, size := w.placeOfCommand(c)
+		for i := range w.options.moves {
+			u := &w.options.moves[i]
+			first, end := u.address, u.address+u.size
+			if !u.isValue {
+				first, end = u.ring.begin, u.ring.end
+			}
+			if size > 0 && u.space == space && address < end && first < address+size {
+				report.addPass("rings", passResult{summary: fmt.Sprintf("the sequence stop is "+
+					"left out: it uses the ring at %s0x%x where the recording was, not where "+
+					"the frames are", u.space, u.address)})
+				w.image.Sequences = slices.Delete(w.image.Sequences, at, at+1)
+				return
+			}
+		}
+	}
 }
 
 func (w *ringWriter) addRing(r *plannedRing) {
