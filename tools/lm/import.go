@@ -185,10 +185,11 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 	flags.IntVar(&f.candidate, "candidate", 0,
 		"with --find-frames: number of the listed repetition to use (default: the best)")
 	flags.StringArrayVar(&f.rings, "ring", nil,
-		"with --find-frames: PLACE=BEGIN..END[,BIT], the addresses or values at which the "+
-			"ring begins and ends whose first use is at PLACE, and the bit of its values that "+
-			"changes with each lap, in host memory counted from the first byte of an entry "+
-			"(repeat the flag for more rings)")
+		"with --find-frames: PLACE=BEGIN..END[/UNIT][,BIT], the addresses or values at which "+
+			"the ring begins and ends whose first use is at PLACE; an entry that does not fit "+
+			"starts at BEGIN, with UNIT it goes on there (END-BEGIN is a multiple of UNIT); BIT "+
+			"of the values changes with each lap, in host memory BIT of an entry (repeat the "+
+			"flag for more rings)")
 	flags.StringSliceVar(&f.without, "without", nil,
 		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.reproducible, "reproducible", false,

@@ -23,29 +23,33 @@ var ringBoard = []string{"--board", "generic", "--rule", "0+0x1000..0xffff=1,2,4
 // recordRings records a driver that computes n times with random inputs.
 func recordRings(t *testing.T, l ringdevice.Layout, n int) (path string, d *ringdevice.Driver) {
 	t.Helper()
-	d, err := ringdevice.NewDriver(l)
+	d, err := ringdevice.NewDriver(l, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return recordRuns(t, d, n), d
+	return recordRuns(t, d, n, 1), d
 }
 
-// recordRuns records n runs of a driver with random inputs.
-func recordRuns(t *testing.T, d *ringdevice.Driver, n int) (path string) {
+// recordRuns records n runs of a driver, each with `each` random inputs.
+func recordRuns(t *testing.T, d *ringdevice.Driver, n, each int) (path string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 8))
 	for range n {
-		var in [ringdevice.Words]uint32
-		for i := range in {
-			in[i] = random.Uint32() >> 8
+		in := make([][ringdevice.Words]uint32, each)
+		for k := range in {
+			for i := range in[k] {
+				in[k][i] = random.Uint32() >> 8
+			}
 		}
-		out, err := d.Run(in)
+		out, err := d.Run(in...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range in {
-			if out[i] != ringdevice.Output(in[i]) {
-				t.Fatalf("the driver's output %d is %#x for %#x", i, out[i], in[i])
+		for k := range in {
+			for i := range in[k] {
+				if out[k][i] != ringdevice.Output(in[k][i]) {
+					t.Fatalf("the driver's output %d is %#x for %#x", i, out[k][i], in[k][i])
+				}
 			}
 		}
 	}
@@ -184,9 +188,18 @@ func TestAProgramWithRingsBecomesAFrameThatRepeats(t *testing.T) {
 // all outputs.
 func computeFrames(t *testing.T, path string, runs int) {
 	t.Helper()
+	computeOn(t, path, runs, nil)
+}
+
+// computeOn is computeFrames on a device that `set` has changed.
+func computeOn(t *testing.T, path string, runs int, set func(*ringdevice.Device)) {
+	t.Helper()
 	defer closeImages()
 	_, view := openVerified(path)
 	mocked, device := ringdevice.New()
+	if set != nil {
+		set(device)
+	}
 	replay, err := runtime.Load(view, runtime.AnyTLBWindow, mocked)
 	if err != nil {
 		t.Fatal(err)
@@ -195,25 +208,29 @@ func computeFrames(t *testing.T, path string, runs int) {
 	if r := replay.Run(view.SequenceByName("init")); r.Code != hal.OK {
 		t.Fatalf("init: %+v: %s", r, mocked.Refusal())
 	}
-	before, frame := device.Computed, view.SequenceByName("frame")
-	in, out := view.TensorByName("in0"), view.TensorByName("out0")
+	before, frame, each := device.Computed, view.SequenceByName("frame"), len(view.Tensors)/2
 	random := rand.New(rand.NewPCG(9, 10))
 	for n := range runs {
-		var want []byte
-		data := replay.Input(in)
-		for at := 0; at < len(data); at += 4 {
-			word := random.Uint32()
-			binary.LittleEndian.PutUint32(data[at:], word)
-			want = binary.LittleEndian.AppendUint32(want, ringdevice.Output(word))
+		want := make([][]byte, each)
+		for k := range want {
+			data := replay.Input(view.TensorByName(fmt.Sprint("in", k)))
+			for at := 0; at < len(data); at += 4 {
+				word := random.Uint32()
+				binary.LittleEndian.PutUint32(data[at:], word)
+				want[k] = binary.LittleEndian.AppendUint32(want[k], ringdevice.Output(word))
+			}
 		}
 		if r := replay.Run(frame); r.Code != hal.OK {
 			t.Fatalf("frame %d: %+v: %s", n, r, mocked.Refusal())
 		}
-		if !bytes.Equal(replay.Output(out), want) {
-			t.Fatalf("frame %d: output %x, want %x", n, replay.Output(out), want)
+		for k := range want {
+			got := replay.Output(view.TensorByName(fmt.Sprint("out", k)))
+			if !bytes.Equal(got, want[k]) {
+				t.Fatalf("frame %d: output %d %x, want %x", n, k, got, want[k])
+			}
 		}
 	}
-	if device.Computed != before+runs {
+	if device.Computed != before+runs*each {
 		t.Errorf("the device computed %d times in %d frames", device.Computed-before, runs)
 	}
 	for name, laps := range device.Laps() {
@@ -223,15 +240,125 @@ func computeFrames(t *testing.T, path string, runs int) {
 	}
 }
 
+// importFrames imports a recording of a driver, and returns the image and what lm said.
+func importFrames(t *testing.T, d *ringdevice.Driver, n, each int, flags ...string) (path,
+	out string, exit int) {
+	t.Helper()
+	record := recordRuns(t, d, n, each)
+	path = strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
+		ringBoard, flags)...)
+	return path, out + said, exit
+}
+
+// splitRings has the flags for a device with Split.
+var splitRings = []string{"--ring", "bar0+0x3000-0x323f=0x3000..0x3240/0x10", "--ring",
+	"bar0+0x20=0x300..0x324/1,31", "--ring", "bar0+0x24=0x300..0x324/1,31"}
+
+// TestResultsGoOnAtTheBeginOfTheirRing has a device that splits a result at the end of its ring.
+// The driver stores its pointer before it loads a result, and loads one before its first run: a
+// repetition that began there would return the results of the run before.
+func TestResultsGoOnAtTheBeginOfTheirRing(t *testing.T) {
+	split := func(d *ringdevice.Device) { d.Split = true }
+	flags := slices.Clone(splitRings)
+	queues := []string{"--ring", "bar0+0x1000-0x143f=0x1000..0x1440", "--ring",
+		"bar0+0x2000-0x201b=0x2000..0x201c"}
+	for _, n := range []int{4, 16} { // without and with a wrap in the recording
+		d, err := ringdevice.NewDriver(ringdevice.Usual, split)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, said, exit := importFrames(t, d, n, 1, slices.Concat(queues, flags)...)
+		if exit != 0 {
+			t.Fatalf("lm import: exit %d: %s", exit, said)
+		}
+		computeOn(t, path, 1000, split)
+	}
+	d, _ := ringdevice.NewDriver(ringdevice.Usual, split)
+	const want = "0x3000 to 0x3230, as --ring says, does not fit the recording"
+	flags[1] = "bar0+0x3000-0x323f=0x3000..0x3230"
+	if _, said, exit := importFrames(t, d, 16, 1, flags...); exit != 65 ||
+		!strings.Contains(said, want) {
+		t.Errorf("without a unit: exit %d, %s, want 65 and %q", exit, said, want)
+	}
+}
+
+// TestADeviceMayBeAheadOfAPollOnItsPointer has two results in a repetition. A device that has both
+// before the first poll passes the pointer that the program saw.
+func TestADeviceMayBeAheadOfAPollOnItsPointer(t *testing.T) {
+	slow := func(d *ringdevice.Device) { d.Split, d.WorkNs = true, 12000 }
+	d, err := ringdevice.NewDriver(ringdevice.Usual, slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, said, exit := importFrames(t, d, 12, 2, slices.Concat(splitRings,
+		[]string{"--reached", "bar0+0x20"})...)
+	if exit != 0 {
+		t.Fatalf("lm import: exit %d: %s", exit, said)
+	}
+	computeOn(t, path, 1000, func(d *ringdevice.Device) { d.Split, d.WorkNs = true, 1 })
+	computeOn(t, path, 100, slow)
+}
+
+// TestAStopThatUsesARingIsLeftOut has a program whose last run has two inputs.
+func TestAStopThatUsesARingIsLeftOut(t *testing.T) {
+	d, err := ringdevice.NewDriver(ringdevice.Usual, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if _, err := d.Run([ringdevice.Words]uint32{rand.Uint32()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Run([ringdevice.Words]uint32{1}, [ringdevice.Words]uint32{2}); err != nil {
+		t.Fatal(err)
+	}
+	record := tempFile(t, "rings.record", d.Recording())
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
+		ringBoard)...)
+	const want = "the sequence stop is left out: it uses the ring at "
+	if exit != 0 || !strings.Contains(out, want) {
+		t.Fatalf("lm import: exit %d: %s%s, want %q", exit, out, said, want)
+	}
+	defer closeImages()
+	if _, view := openVerified(path); view.SequenceByName("stop") >= 0 {
+		t.Error("the image has the sequence stop")
+	}
+}
+
+// TestNumbersInsideAnEntryMove has a device that computes only what has the next count and the next
+// slot: the slot starts again in the recording, the count does not.
+func TestNumbersInsideAnEntryMove(t *testing.T) {
+	set := func(d *ringdevice.Device) { d.Numbers = true }
+	d, err := ringdevice.NewDriver(ringdevice.Usual, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, said, exit := importFrames(t, d, 16, 1)
+	_, place, _ := strings.Cut(said, "or add --ring ")
+	place, _, found := strings.Cut(place, "=BEGIN..END")
+	if exit != 65 || !found {
+		t.Fatalf("lm import: exit %d: %s", exit, said)
+	}
+	d, _ = ringdevice.NewDriver(ringdevice.Usual, set)
+	path, said, exit := importFrames(t, d, 16, 1, "--ring", place+"=0..0x100000000")
+	if exit != 0 {
+		t.Fatalf("lm import --ring %s: exit %d: %s", place, exit, said)
+	}
+	computeOn(t, path, 1000, set)
+}
+
 // TestAFrameWithoutTheWaitsOfSomeRepetitions has a driver that looks at the pointer too early in
 // each third repetition, and loads a register in each lap of the queue.
 func TestAFrameWithoutTheWaitsOfSomeRepetitions(t *testing.T) {
-	d, err := ringdevice.NewDriver(ringdevice.Usual)
+	d, err := ringdevice.NewDriver(ringdevice.Usual, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Looks = true
-	record := recordRuns(t, d, 16)
+	record := recordRuns(t, d, 16, 1)
 	path := strings.TrimSuffix(record, ".record") + ".lmb"
 	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
 		ringBoard)...)

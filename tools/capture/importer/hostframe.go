@@ -59,19 +59,12 @@ func (l *lifter) addHostParts(line int, time int64) {
 			l.placeStore(max(line, 1), time, hostStore{i, offset, data})
 		}
 	}
-	for _, p := range parts {
-		for at := p.first; !p.wrote && at < p.end; at += 2 {
-			if p.single[at] {
-				l.addHostAccess(traces.OpStore, at, line, time)
-			}
-		}
-	}
 }
 
-// addHostAccess adds an access of 2 bytes, whose value a ring moves.
-func (l *lifter) addHostAccess(op traces.Op, bus uint64, line int, time int64) {
+// addHostLoad adds a load of 2 bytes, whose value a ring moves.
+func (l *lifter) addHostLoad(bus uint64, line int, time int64) {
 	i, offset, data := l.hostPartData(bus, 2)
-	s := newStep(&traces.Access{Op: op, Line: line, Time: time, Width: 2}, 1)
+	s := newStep(&traces.Access{Op: traces.OpLoad, Line: line, Time: time, Width: 2}, 1)
 	s.window, s.offset, s.value = l.hostSpaces[i].window, uint32(offset), traces.Little(data)
 	l.steps.appendStep(s)
 }
@@ -105,7 +98,7 @@ func (l *lifter) compareHostPart(p *hostPart, line int, time int64) {
 		i, offset, data := l.hostPartData(from, min(to, p.end)-from)
 		a := traces.Access{Line: line, Op: traces.OpLoad, Time: time, Offset: offset}
 		if isSingle && !p.isPolledWhole(from) {
-			l.addHostAccess(traces.OpLoad, from, line, time)
+			l.addHostLoad(from, line, time)
 		} else if !isSingle {
 			for e, data := range traces.NaturalAccesses(a, data) {
 				l.addHostStep(i, e, data)

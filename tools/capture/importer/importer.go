@@ -221,7 +221,7 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	report.Verdict = builder.verdictText()
 	image, err := l.buildImage(t, builder.sequences)
 	if err == nil && len(l.options.moves) > 0 {
-		err = l.addRings(image)
+		err = l.addRings(image, report)
 	}
 	if err == nil {
 		image.Origin.Verdict = report.Verdict

@@ -16,6 +16,8 @@ type ringPoint struct {
 type ringFit struct {
 	begin, end, first uint64
 	steps             []uint64 // by point: what the entry takes
+	unit              uint64   // in which the ring moves; 0: entries do not go on at the begin
+	times             []uint64 // with a unit: by point, how often the ring moves before
 	laps              [][]int  // by point and repetition
 	parity            uint64   // bit that changes with each lap; 0: none
 	how               string   // what showed begin and end
@@ -176,8 +178,16 @@ func (r *ringFit) isCertain() bool {
 
 // total is what a repetition takes, without what a wrap leaves over.
 func (r *ringFit) total() (sum uint64) {
-	for _, s := range r.steps {
-		sum += s
+	for i, s := range r.steps {
+		sum += s * r.timesOf(i)
 	}
 	return sum
+}
+
+// timesOf returns how often the ring moves for a point.
+func (r *ringFit) timesOf(point int) uint64 {
+	if r.unit == 0 {
+		return 1
+	}
+	return r.times[point]
 }

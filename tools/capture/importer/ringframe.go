@@ -24,7 +24,7 @@ type ringWriter struct {
 
 // addRings adds the rings to the image: init ends with a reset of each, and the commands of the
 // frame move.
-func (p *program) addRings(image *lmb.Image) error {
+func (p *program) addRings(image *lmb.Image, report *Report) error {
 	w := ringWriter{program: p, image: image, shown: map[uint16]windowTarget{},
 		done: map[int]bool{}, indexes: map[*plannedRing]uint16{}, widths: map[uint16]uint64{}}
 	for i := range p.options.moves {
@@ -46,7 +46,41 @@ func (p *program) addRings(image *lmb.Image) error {
 		}
 	}
 	image.Sequences[at] = lmb.Sequence{Name: segmentFrame.String(), Commands: w.out}
+	w.removeStop(report)
 	return nil
+}
+
+// removeStop leaves out the sequence stop if it uses a ring: it would go on where the recording
+// was.
+func (w *ringWriter) removeStop(report *Report) {
+	at := slices.IndexFunc(w.image.Sequences, func(s lmb.Sequence) bool {
+		return s.Name == segmentStop.String()
+	})
+	if at < 0 {
+		return
+	}
+	for c := range w.image.Sequences[at].All() {
+		if c.Opcode == gen.OpcodePoint {
+			route, _ := boards.UnpackTileRoute(c.Mask)
+			w.shown[c.Window] = windowTarget{route: route, address: c.Value}
+			continue
+		}
+		space, address, size := w.placeOfCommand(c)
+		for i := range w.options.moves {
+			u := &w.options.moves[i]
+			first, end := u.address, u.address+u.size
+			if !u.isValue {
+				first, end = u.ring.begin, u.ring.end
+			}
+			if size > 0 && u.space == space && address < end && first < address+size {
+				report.addPass("rings", passResult{summary: fmt.Sprintf("the sequence stop is "+
+					"left out: it uses the ring at %s0x%x where the recording was, not where "+
+					"the frames are", u.space, u.address)})
+				w.image.Sequences = slices.Delete(w.image.Sequences, at, at+1)
+				return
+			}
+		}
+	}
 }
 
 func (w *ringWriter) addRing(r *plannedRing) {
@@ -126,7 +160,33 @@ func (w *ringWriter) move(c lmb.Command) error {
 		if err := w.emitMoved(part, use); err != nil {
 			return err
 		}
+		if err := w.moveWordsOf(&part, use, space, address, next); err != nil {
+			return err
+		}
 		address, size = address+next, size-next
+	}
+	return nil
+}
+
+// moveWordsOf stores the words of a copied block that rings move once more, behind it.
+func (w *ringWriter) moveWordsOf(c *lmb.Command, use int, space spaceKey, address,
+	size uint64) error {
+	for i := range w.options.moves {
+		u := &w.options.moves[i]
+		if !isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite) || !u.isValue || !u.isStore ||
+			w.done[i] || u.space != space || u.size == size || u.address < address ||
+			u.address+u.size > address+size {
+			continue
+		}
+		word := fbs.Command{Opcode: gen.OpcodeWrite, Window: c.Window, Width: uint8(u.size),
+			Offset: c.Offset + uint32(u.address-address),
+			Value:  u.ring.begin + u.position}
+		if u.flipped {
+			word.Value |= u.parity
+		}
+		if err := w.emitMoved(lmb.Command{Command: word}, use); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -184,7 +244,8 @@ func (w *ringWriter) emitMoved(c lmb.Command, use int) error {
 		if (recorded&u.parity != 0) != u.flipped {
 			c.Value |= u.parity
 		}
-		if u.parity != 0 && c.Opcode == gen.OpcodeExpect {
+		isCounter := u.parity != 0 && c.Mask+1 == 2*u.parity // it never goes backward
+		if c.Opcode == gen.OpcodeExpect && !isCounter {
 			c.Mode = uint8(gen.ConditionEqual)
 		}
 	}
@@ -222,7 +283,7 @@ func (w *ringWriter) setExact(c *lmb.Command, u *ringUse) {
 }
 
 func (w *ringWriter) advance(u *ringUse) {
-	if u.advance != 0 {
+	for n := uint64(0); n < max(u.times, 1) && u.advance != 0; n++ {
 		w.out = append(w.out, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeAdvance,
 			Index: w.indexes[u.ring], Value: u.advance}})
 	}

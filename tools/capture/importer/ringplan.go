@@ -43,6 +43,7 @@ type ringUse struct {
 	ring     *plannedRing
 	number   int
 	advance  uint64 // before the first access; 0: a use before has advanced
+	times    uint64 // that the ring advances; 0: once
 	isValue  bool
 	shift    uint32
 	parity   uint64
@@ -65,6 +66,7 @@ type block struct {
 // find explains all that differs between the repetitions. It returns false if no address moves.
 func (p *ringPlan) find() (moves bool, reason string) {
 	p.numbers, p.names = p.finder.numbersBefore(p.before), map[string]int{}
+	p.splitWords()
 	blocks := p.blocks()
 	count := 0
 	for i := range blocks {
@@ -100,7 +102,7 @@ func (p *ringPlan) blocks() (list []block) {
 		joined := i > 0 && first[i].chunk == first[i-1].chunk
 		moves := false
 		for _, turn := range p.turns {
-			joined = joined && turn[i].address == turn[i-1].address+uint64(turn[i].width)
+			joined = joined && p.finder.follows(&turn[i-1], &turn[i])
 			moves = moves || turn[i].address != first[i].address
 		}
 		if joined && list[len(list)-1].moves == moves {
@@ -177,19 +179,23 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		}
 	}
 	first := &p.turns[0][blocks[entries[0][0]].first]
+	if s := p.finder.specOf(first, false); s != nil && s.Unit != 0 {
+		if reason := p.unitRing(blocks, group, s); reason != "" {
+			return p.movesWithout(first, points, reason)
+		}
+		return ""
+	}
 	fit, reason := fitRing(points)
 	if reason == "" && fit.parity != 0 {
 		reason = "its addresses start again in another way in each lap"
 	}
-	r := plannedRing{ringFit: fit, place: p.placeOf(first), address: first.address - first.lead,
+	r := plannedRing{ringFit: fit, place: placeOf(first), address: first.address - first.lead,
 		space: first.space, line: first.line}
 	if reason == "" {
 		reason = p.settle(&r, first)
 	}
 	if reason != "" {
-		return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to "+
-			"repetition: %s", points[0].lines[0], points[0].lines[1], first.space,
-			first.address, reason)
+		return p.movesWithout(first, points, reason)
 	}
 	p.rings = append(p.rings, r)
 	for n, list := range entries {
@@ -208,6 +214,12 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 	return ""
 }
 
+// movesWithout is the reason why addresses that move have no ring.
+func (p *ringPlan) movesWithout(first *element, points []ringPoint, reason string) string {
+	return fmt.Sprintf("lines %d and %d, %s0x%x: addresses move from repetition to repetition: %s",
+		points[0].lines[0], points[0].lines[1], first.space, first.address, reason)
+}
+
 // isOneEntry reports whether block i belongs to the same entry as others before it.
 func (p *ringPlan) isOneEntry(blocks []block, before []int, i int) bool {
 	if i != before[len(before)-1]+1 {
@@ -222,7 +234,7 @@ func (p *ringPlan) isOneEntry(blocks []block, before []int, i int) bool {
 	return p.turns[0][a].op == p.turns[0][b].op
 }
 
-func (p *ringPlan) placeOf(e *element) Place {
+func placeOf(e *element) Place {
 	if e.space.kind == gen.WindowKindTlb {
 		return Place{Tile: true, X: e.space.x, Y: e.space.y}
 	}
@@ -235,22 +247,17 @@ func (p *ringPlan) placeOf(e *element) Place {
 // settle decides where a ring begins and ends: as the user says, as the program stored, or as the
 // recording shows. It returns the reason why none of these does.
 func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
-	place := r.place.withDefaultBar(p.finder.options.Bar)
-	for _, s := range p.finder.options.Rings {
-		if s.Place.withDefaultBar(p.finder.options.Bar) == place && s.First <= r.address &&
-			r.address <= s.Last {
-			switch {
-			case s.EntryBit >= 0 && !r.isValue:
-				r.entryBit = s.EntryBit + 1
-			case s.Parity == 0:
-			case !r.isValue || r.parity|s.Parity != s.Parity:
-				return fmt.Sprintf("bit %#x does not change with each lap, as --ring says",
-					s.Parity)
-			default:
-				r.parity = s.Parity
-			}
-			return p.setLimits(r, s.Begin, s.End, "as --ring says")
+	if s := p.finder.specOf(first, r.isValue); s != nil {
+		switch {
+		case s.EntryBit >= 0 && !r.isValue:
+			r.entryBit = s.EntryBit + 1
+		case s.Parity == 0:
+		case !r.isValue || r.parity|s.Parity != s.Parity:
+			return fmt.Sprintf("bit %#x does not change with each lap, as --ring says", s.Parity)
+		default:
+			r.parity = s.Parity
 		}
+		return p.setLimits(r, s.Begin, s.End, "as --ring says")
 	}
 	if r.isCertain() {
 		return ""

@@ -273,15 +273,23 @@ func (f *ringFinder) accesses(r runs.Run) (n int) {
 }
 
 // examineRun makes a candidate of a run, if something in it moves as rings do, and it waits. A
-// repetition begins with a store behind a load; of several, the first with a frame.
+// repetition begins with a store behind a load: of several, the first with a frame, those whose
+// results come last before others.
 func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 	isStore := func(at int) bool { return f.chunks[at].op == stepStore }
-	waits := f.hasExactHost() || slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period],
+	polls := f.hasExactHost() || slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period],
 		func(c chunk) bool { return c.op == stepPoll })
-	for at := r.Start; at < r.Start+r.Period && waits; at++ {
-		if !isStore(at) || (at == 0 || isStore(at-1)) && f.hostStart(at) == f.chunks[at].first {
-			continue
+	var best, others []int
+	for at := r.Start; at < r.Start+r.Period && polls; at++ {
+		switch {
+		case !isStore(at) || (at == 0 || isStore(at-1)) && f.hostStart(at) == f.chunks[at].first:
+		case f.endsWithResults(r, at):
+			best = append(best, at)
+		default:
+			others = append(others, at)
 		}
+	}
+	for _, at := range append(best, others...) {
 		found, why := f.examineMultiples(r, at)
 		if found != nil && why == "" {
 			return found, ""
@@ -293,8 +301,29 @@ func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 	return c, reason
 }
 
+// endsWithResults reports whether the first data of repetitions that begin at a chunk are stored,
+// and the last ones loaded.
+func (f *ringFinder) endsWithResults(r runs.Run, start int) bool {
+	const turnsMax = 6 // which tell data from numbers that rise
+	var p ringPlan
+	for at := start; at+r.Period <= r.End() && len(p.turns) < turnsMax; at += r.Period {
+		p.turns = append(p.turns, f.elements(at, r.Period))
+	}
+	if len(p.turns) <= ringTimesMin || f.accesses(r) > ringAccessMax {
+		return false
+	}
+	var ops []stepOp
+	for i := range p.turns[0] {
+		e := &p.turns[0][i]
+		if e.memory && p.differs(i) && !isPointer(p.column(i)) {
+			ops = append(ops, e.op)
+		}
+	}
+	return len(ops) > 0 && ops[0] == stepStore && ops[len(ops)-1] == stepLoad
+}
+
 func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason string) {
-	for start+r.Period < r.End() && f.skipsIn(start, r.Period) {
+	for start+r.Period < r.End() && (f.skipsIn(start, r.Period) || f.isSplit(start, r.Period)) {
 		start += r.Period
 	}
 	times := (r.End() - start) / r.Period
@@ -466,11 +495,13 @@ func (r *Ring) String() string {
 type RingSpec struct {
 	Range             // of its first use
 	Begin, End uint64 // addresses, or values
+	Unit       uint64 // in which entries go on at Begin; 0: an entry that does not fit starts there
 	Parity     uint64 // bit of a value that changes with each lap; 0: none, or shown by a wrap
 	EntryBit   int    // the same bit of an entry in host memory, from its first byte; -1: none
 }
 
-// ParseRing parses PLACE=BEGIN..END, and a bit that changes with each lap, such as ",31".
+// ParseRing parses PLACE=BEGIN..END, a unit such as "/0x100", and a bit that changes with each lap
+// such as ",31".
 func ParseRing(spec string) (r RingSpec, err error) {
 	place, limits, ok := cutLast(spec, '=')
 	r.EntryBit = -1
@@ -480,8 +511,14 @@ func ParseRing(spec string) (r RingSpec, err error) {
 		}
 		var n int
 		limits, bit, hasBit := strings.Cut(limits, ",")
+		limits, unit, hasUnit := strings.Cut(limits, "/")
 		n, err = fmt.Sscanf(limits, "%v..%v", &r.Begin, &r.End)
 		ok = n == 2 && err == nil && r.Begin < r.End
+		if hasUnit {
+			number, isNumber := parseNumber(unit)
+			ok = ok && isNumber && number > 0 && (r.End-r.Begin)%number == 0
+			r.Unit = number
+		}
 		if hasBit {
 			number, isNumber := parseNumber(bit)
 			if r.Bus && ok && isNumber && number < 8*hostEntryMax {
@@ -496,8 +533,8 @@ func ParseRing(spec string) (r RingSpec, err error) {
 	}
 	if !ok {
 		return r, traces.UsageError("--ring %q: write PLACE=BEGIN..END, such as "+
-			"bar0+0x1000=0x1000..0x2000, or PLACE=BEGIN..END,BIT for a value with a bit that "+
-			"changes with each lap", spec)
+			"bar0+0x1000=0x1000..0x2000, with /UNIT or ,BIT behind it if needed (lm import --help)",
+			spec)
 	}
 	return r, nil
 }

@@ -9,6 +9,35 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
+// splitWords makes two accesses of each store of 8 bytes with a number of 4 bytes that rises.
+func (p *ringPlan) splitWords() {
+	for i := 0; i < len(p.turns[0]); i++ {
+		e := &p.turns[0][i]
+		if e.op != stepStore || !e.memory || e.width != 8 || !p.differs(i) {
+			continue
+		}
+		var low, high []uint64
+		for _, v := range p.column(i) {
+			low, high = append(low, v&0xffffffff), append(high, v>>32)
+		}
+		if !isConstant(low) && !isPointer(low) || !isConstant(high) && !isPointer(high) {
+			continue
+		}
+		for t, turn := range p.turns {
+			e := turn[i]
+			e.width, e.value = 4, low[t]
+			next := e
+			next.address, next.value = e.address+4, high[t]
+			p.turns[t] = slices.Replace(turn, i, i+1, e, next)
+		}
+		i++
+	}
+}
+
+func isConstant(list []uint64) bool {
+	return !slices.ContainsFunc(list, func(v uint64) bool { return v != list[0] })
+}
+
 // column returns the values of an element in each repetition.
 func (p *ringPlan) column(i int) (list []uint64) {
 	for _, turn := range p.turns {
@@ -18,12 +47,7 @@ func (p *ringPlan) column(i int) (list []uint64) {
 }
 
 func (p *ringPlan) differs(i int) bool {
-	for _, turn := range p.turns {
-		if turn[i].value != p.turns[0][i].value {
-			return true
-		}
-	}
-	return false
+	return !isConstant(p.column(i))
 }
 
 // values explains the values that differ: as rings, as what the device echoes, or as data.
@@ -51,7 +75,8 @@ func (p *ringPlan) values(blocks []block) (reason string) {
 	p.echoes(explained)
 	for i := range blocks {
 		at := blocks[i].first
-		if blocks[i].moves || blocks[i].end > at+1 || explained[at] || !p.isPointer(at) {
+		if blocks[i].moves || blocks[i].end > at+1 || explained[at] ||
+			p.turns[0][at].op != stepStore || !isPointer(p.column(at)) {
 			continue
 		}
 		if reason := p.valueRing(at, explained); reason != "" {
@@ -76,7 +101,7 @@ func (p *ringPlan) values(blocks []block) (reason string) {
 
 func (p *ringPlan) notePoll(i int) {
 	e := &p.turns[0][i]
-	r := Range{p.placeOf(e), e.address, e.address + uint64(e.width) - 1}
+	r := Range{placeOf(e), e.address, e.address + uint64(e.width) - 1}
 	if !slices.Contains(p.polls, r) {
 		p.polls = append(p.polls, r)
 	}
@@ -88,7 +113,8 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 	var same []int
 	for k := i; k < len(explained); k++ {
 		o := &p.turns[0][k]
-		if o.isSamePlace(e) && o.op == e.op && !explained[k] {
+		isSame := o.isSamePlace(e) || o.chunk == e.chunk && slices.Equal(p.column(k), p.column(i))
+		if isSame && o.op == e.op && !explained[k] {
 			same = append(same, k)
 		}
 	}
@@ -107,10 +133,17 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 		}
 		points = append(points, ringPoint{column, lines})
 	}
-	fit, reason := fitRing(points)
-	r := plannedRing{ringFit: fit, place: p.placeOf(e), address: e.address, line: e.line,
+	var fit ringFit
+	spec := p.finder.specOf(e, true)
+	hasUnit := spec != nil && spec.Unit != 0
+	if hasUnit {
+		fit, reason = fitUnits(points, spec)
+	} else {
+		fit, reason = fitRing(points)
+	}
+	r := plannedRing{ringFit: fit, place: placeOf(e), address: e.address, line: e.line,
 		space: e.space, isValue: true}
-	if reason == "" {
+	if reason == "" && !hasUnit {
 		reason = p.settle(&r, e)
 	}
 	if reason != "" {
@@ -124,7 +157,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 			space: o.space, address: o.address, size: uint64(o.width), parity: r.parity,
 			position: (o.value &^ r.parity) - r.begin, flipped: r.laps[point][0]%2 == 1}
 		if n == 0 || pointOf[n-1] != point {
-			u.advance = r.steps[point]
+			u.advance, u.times = r.steps[point], r.timesOf(point)
 		}
 		p.uses = append(p.uses, u)
 		o.part.setSingle(o.address)
@@ -148,24 +181,27 @@ func (p *ringPlan) echoes(explained []bool) {
 		for k := i + 1; k < len(explained); k++ {
 			if p.turns[0][k].op == stepLoad && (!explained[k] || returned[k]) && p.isEcho(i, k) {
 				explained[i], explained[k], returned[k] = true, true, true
-				p.notes = append(p.notes, fmt.Sprintf("line %d: the device returns the number of "+
-					"line %d, so each run uses the first one", p.turns[0][k].line,
-					p.turns[0][i].line))
+				note := fmt.Sprintf("line %d: the device returns the number of line %d, so each "+
+					"run uses the first one", p.turns[0][k].line, e.line)
+				if !slices.Contains(p.notes, note) {
+					p.notes = append(p.notes, note)
+				}
 			}
 		}
 	}
 }
 
-// isPointer reports whether the program stores a number that rises from repetition to repetition,
-// or did until a wrap: a single word of random data does not.
-func (p *ringPlan) isPointer(i int) bool {
-	rises, list := 0, p.column(i)
+// isPointer reports whether a number rises from repetition to repetition, or did until a wrap: a
+// single word of random data does not.
+func isPointer(list []uint64) bool {
+	rises := 0
 	for k := range list[1:] {
-		if list[k+1]-list[k] == list[1]-list[0] || list[k+1]-list[k] == list[2]-list[1] {
+		step := list[k+1] - list[k]
+		if step != 0 && (step == list[1]-list[0] || step == list[2]-list[1]) {
 			rises++
 		}
 	}
-	return p.turns[0][i].op == stepStore && 4*rises >= 3*(len(list)-1)
+	return 4*rises >= 3*(len(list)-1)
 }
 
 func isRising(list []uint64) bool {
@@ -207,9 +243,15 @@ func (p *ringPlan) data(b *block, explained []bool) (reason string) {
 			switch {
 			case !explained[k]:
 				last = k
-			case p.differs(k):
+			case p.differs(k) || p.turns[0][k].address < p.turns[0][i].address:
 				k = b.end
 			}
+		}
+		if p.isNumber(b, i, explained) {
+			if reason := p.valueRing(i, explained); reason != "" {
+				return reason
+			}
+			continue
 		}
 		if reason := p.addData(i, last); reason != "" {
 			return reason
@@ -219,12 +261,32 @@ func (p *ringPlan) data(b *block, explained []bool) (reason string) {
 	return ""
 }
 
+// isNumber reports whether an element of a block is no data: it has a ring that the user describes,
+// or is a number that rises beside others that do not.
+func (p *ringPlan) isNumber(b *block, i int, explained []bool) bool {
+	e := &p.turns[0][i]
+	s := p.finder.specOf(e, true)
+	if e.part != nil { // block numbers rise, too
+		return e.op == stepStore && s != nil && s.Begin <= e.value && e.value < s.End
+	}
+	if e.op != stepStore || s != nil {
+		return e.op == stepStore
+	}
+	const sizeMax = 8 // more is data that counts
+	size := uint64(0)
+	for k := i; k < b.end && !explained[k] && isPointer(p.column(k)); k++ {
+		size += uint64(p.turns[0][k].width)
+	}
+	return size > 0 && size <= sizeMax
+}
+
 // addData makes an input or output of the elements from first to last.
 func (p *ringPlan) addData(first, last int) (reason string) {
 	e := &p.turns[0][first]
 	v := Varying{Role: "input", Place: strings.TrimSuffix(e.space.String(), " + "),
 		Address: e.address,
-		Size:    uint64(last+1-first) * uint64(e.width), Line: e.line}
+		Size:    p.turns[0][last].address + uint64(p.turns[0][last].width) - e.address,
+		Line:    e.line}
 	switch e.op {
 	case stepLoad:
 		v.Role = "output"
@@ -246,7 +308,7 @@ func (p *ringPlan) addData(first, last int) (reason string) {
 		}
 		values = append(values, data)
 	}
-	v.spec = TensorSpec{Place: p.placeOf(e), Address: e.address}
+	v.spec = TensorSpec{Place: placeOf(e), Address: e.address}
 	v.setType(values, &piece{memory: e.memory, address: e.address, size: uint64(e.width)})
 	v.DType = lmb.DTypes[v.spec.DType]
 	p.varies = append(p.varies, v)

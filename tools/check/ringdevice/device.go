@@ -31,10 +31,11 @@ const (
 	regResults, regResultsEnd = 0x10, 0x14
 	regStart                  = 0x18
 	regPointer                = 0x20 // next result's place / 16, and in bit 31 the lap
+	regRead                   = 0x24 // the driver's pointer, in the same form
 
 	// Entries: their first word
 	opInput = 1 // the input follows at entryHeader
-	opRun   = 2 // the second word is the event number
+	opRun   = 2 // then event number, event number, 0, count and slot
 
 	entryHeader = 0x10
 	// Words of an input and of an output
@@ -43,8 +44,11 @@ const (
 	runSize    = 0x50
 	resultSize = 0x70 // event number << 8 | resultDone, then the output at entryHeader
 	resultDone = 0x3
+	unit       = 0x10
 
-	workNs = 1200
+	// Numbers of runs, with Device.Numbers: count rises by countStep, and slot goes around
+	countStep                  = 0x48
+	slotBegin, slotEnd, slotBy = 0x20, 0x2f0, 0x90
 )
 
 // Device is a Model. It takes a doorbell's word as the size of the next entry, clears it, and
@@ -52,10 +56,18 @@ const (
 type Device struct {
 	memory                [memorySize]byte
 	queue, bells, results ringPointer
+	read                  ringPointer // what the driver has read
 	input                 [Words]uint32
 	wait                  int64
 	Computed              int // number of results
-	reason                string
+	// Split makes a result that does not fit go on at the begin of its ring. The driver stores
+	// each pointer that it has read up to.
+	Split bool
+	// WorkNs is the time for an entry.
+	WorkNs int64
+	// Numbers makes the device compute only if a run has the next count and slot.
+	Numbers bool
+	reason  string
 }
 
 type ringPointer struct{ begin, end, at, lap, laps uint32 }
@@ -70,21 +82,27 @@ func (p *ringPointer) next(size uint32) uint32 {
 	return at
 }
 
+func (p *ringPointer) value() uint32 { return p.at>>4 | p.lap<<31 }
+
+// unitAfter returns the place of the next unit, and advances.
+func (p *ringPointer) unitAfter() uint32 {
+	at := p.at
+	if p.at += unit; p.at == p.end {
+		p.at, p.lap, p.laps = p.begin, p.lap^1, p.laps+1
+	}
+	return at
+}
+
 // New returns a mock of the device and its model.
 func New() (*mock.Device, *Device) {
-	d := &Device{}
+	d := &Device{WorkNs: 1200}
 	return mock.NewWith(&Board, d), d
 }
 
 // Load implements mock.Model.
 func (d *Device) Load(at mock.Place, width uint8) (uint64, hal.Code) {
 	if at.Address == regPointer {
-		place := d.results.at
-		lap := d.results.lap
-		if place+resultSize > d.results.end {
-			place, lap = d.results.begin, lap^1
-		}
-		return uint64(place>>4 | lap<<31), hal.OK
+		return uint64(d.results.nextResult(d.Split).value()), hal.OK
 	}
 	var bytes [8]byte
 	copy(bytes[:width], d.memory[at.Address:])
@@ -97,6 +115,13 @@ func (d *Device) Store(at mock.Place, width uint8, value uint64) hal.Code {
 		d.reason = "the pointer is the device's"
 		return hal.Refused
 	}
+	if at.Address == regRead && value != uint64(d.read.value()) {
+		d.read.placer(true)
+		if value != uint64(d.read.value()) {
+			d.reason = fmt.Sprintf("the driver has read up to %#x, not %#x", value, d.read.value())
+			return hal.Refused
+		}
+	}
 	var bytes [8]byte
 	binary.LittleEndian.PutUint64(bytes[:], value&fbs.WidthMask(width))
 	copy(d.memory[at.Address:], bytes[:width])
@@ -104,6 +129,7 @@ func (d *Device) Store(at mock.Place, width uint8, value uint64) hal.Code {
 		d.queue = d.ringAt(regQueue)
 		d.bells = d.ringAt(regBells)
 		d.results = d.ringAt(regResults)
+		d.read = d.results
 	}
 	return hal.OK
 }
@@ -128,7 +154,7 @@ func (d *Device) ringAt(register uint32) ringPointer {
 
 // Advance implements mock.Clocked.
 func (d *Device) Advance(nanoseconds int64) {
-	for d.wait += nanoseconds; d.wait >= workNs; d.wait -= workNs {
+	for d.wait += nanoseconds; d.wait >= d.WorkNs; d.wait -= d.WorkNs {
 		if d.bells.end == 0 {
 			return
 		}
@@ -150,13 +176,43 @@ func (d *Device) execute(entry uint32) {
 			d.input[i] = d.word(entry + entryHeader + 4*uint32(i))
 		}
 	case opRun:
-		result := d.results.next(resultSize)
-		d.put(result, d.word(entry+4)<<8|resultDone)
+		count, slot := numbers(d.Computed)
+		if d.Numbers && (d.word(entry+16) != count || d.word(entry+20) != slot) {
+			return
+		}
+		place := d.results.placer(d.Split)
+		d.put(place(0), d.word(entry+4)<<8|resultDone)
 		for i, v := range d.input {
-			d.put(result+entryHeader+4*uint32(i), Output(v))
+			d.put(place(entryHeader+4*uint32(i)), Output(v))
 		}
 		d.Computed++
 	}
+}
+
+// nextResult returns the pointer where the next result will be.
+func (p ringPointer) nextResult(split bool) *ringPointer {
+	if !split && p.at+resultSize > p.end {
+		p.at, p.lap = p.begin, p.lap^1
+	}
+	return &p
+}
+
+// placer takes the next result, and returns where its bytes are.
+func (p *ringPointer) placer(split bool) func(offset uint32) uint32 {
+	if !split {
+		result := p.next(resultSize)
+		return func(offset uint32) uint32 { return result + offset }
+	}
+	var units []uint32
+	for range resultSize / unit {
+		units = append(units, p.unitAfter())
+	}
+	return func(offset uint32) uint32 { return units[offset/unit] + offset%unit }
+}
+
+// numbers returns the count and the slot of a run.
+func numbers(run int) (count, slot uint32) {
+	return uint32(run) * countStep, slotBegin + uint32(run)*slotBy%(slotEnd-slotBegin)
 }
 
 // Output is the output word of an input word.

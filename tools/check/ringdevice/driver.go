@@ -23,14 +23,18 @@ type Driver struct {
 	event                 uint32
 	err                   error
 	Lines                 []int // the first line of each repetition
+	model                 *Device
 	// Looks loads the pointer too early in some repetitions, and a register when the queue wraps.
 	Looks bool
 }
 
-// NewDriver opens a device and starts it.
-func NewDriver(l Layout) (*Driver, error) {
+// NewDriver opens a device and starts it. set changes the device first, if not nil.
+func NewDriver(l Layout, set func(*Device)) (*Driver, error) {
 	d := &Driver{event: 1}
-	d.device, _ = New()
+	d.device, d.model = New()
+	if set != nil {
+		set(d.model)
+	}
 	var err error
 	d.bar, err = d.device.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
 		Size: memorySize})
@@ -55,6 +59,9 @@ func NewDriver(l Layout) (*Driver, error) {
 		for at := r.begin; r.to == &d.bells && at < r.end; at += 4 {
 			d.store(at, 0)
 		}
+	}
+	if d.model.Split { // a program that reads before it computes
+		d.readResults(func(offset uint32) uint32 { return l.Results + offset })
 	}
 	return d, d.err
 }
@@ -88,32 +95,57 @@ func (d *Driver) enter(size uint32, words ...uint32) {
 	d.store(d.bells.next(4), size)
 }
 
-// Run computes once.
-func (d *Driver) Run(input [Words]uint32) (output [Words]uint32, err error) {
+// Run enters all inputs, then awaits and loads their outputs.
+func (d *Driver) Run(inputs ...[Words]uint32) (outputs [][Words]uint32, err error) {
 	d.Lines = append(d.Lines, 1+bytes.Count(d.text.Bytes(), []byte("\n")))
-	d.enter(inputSize, append([]uint32{opInput, 0, 4 * Words, 0}, input[:]...)...)
-	if d.Looks && d.event%3 == 0 {
-		d.load(regPointer)
+	for i, input := range inputs {
+		event := d.event + uint32(i)
+		d.enter(inputSize, append([]uint32{opInput, 0, 4 * Words, 0}, input[:]...)...)
+		if d.Looks && event%3 == 0 {
+			d.load(regPointer)
+		}
+		words := []uint32{opRun, event, event, 0}
+		if d.model.Numbers {
+			count, slot := numbers(int(event - 1))
+			words = append(words, count, slot)
+		}
+		d.enter(runSize, words...)
 	}
-	d.enter(runSize, opRun, d.event, d.event, 0)
-	result := d.results.next(resultSize)
-	next, lap := d.results.at, d.results.lap
-	if next+resultSize > d.results.end {
-		next, lap = d.results.begin, lap^1
+	for range inputs {
+		output, err := d.await()
+		if err != nil {
+			return nil, err
+		}
+		outputs = append(outputs, output)
 	}
+	return outputs, d.err
+}
+
+// await waits for the next result and loads it.
+func (d *Driver) await() (output [Words]uint32, err error) {
+	place := d.results.placer(d.model.Split)
+	next := d.results.nextResult(d.model.Split).value()
 	for range 1000 {
-		if d.load(regPointer) == next>>4|lap<<31 || d.err != nil {
+		if d.load(regPointer) == next || d.err != nil {
 			break
 		}
 	}
-	if got := d.load(result); got != d.event<<8|resultDone {
-		return output, fmt.Errorf("result %#x of event %d: %#x (%v)", result, d.event, got, d.err)
+	if got := d.load(place(0)); got != d.event<<8|resultDone {
+		return output, fmt.Errorf("result %#x of event %d: %#x (%v)", place(0), d.event, got,
+			d.err)
 	}
 	d.event++
-	for i := range output {
-		output[i] = d.load(result + entryHeader + 4*uint32(i))
+	return d.readResults(place), d.err
+}
+
+func (d *Driver) readResults(place func(offset uint32) uint32) (output [Words]uint32) {
+	if d.model.Split {
+		d.store(regRead, d.results.value())
 	}
-	return output, d.err
+	for i := range output {
+		output[i] = d.load(place(entryHeader + 4*uint32(i)))
+	}
+	return output
 }
 
 // Recording ends the program and returns its recording.

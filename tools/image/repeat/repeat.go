@@ -126,6 +126,7 @@ type checker struct {
 
 	rings    []ring
 	moved    fbs.Command // what With commands add to the next command
+	movers   []uint16    // rings of these With commands
 	accesses int
 }
 
@@ -133,6 +134,7 @@ type checker struct {
 type ring struct {
 	position, value, laps uint64
 	advanced              bool
+	matters               bool // for what is polled, or where
 }
 
 const (
@@ -151,7 +153,7 @@ func (c *checker) runs(sequence int, do func(e *lmb.Effect)) {
 		c.run++
 		c.each(sequence, do)
 		again = c.run < 2 || slices.ContainsFunc(c.rings, func(r ring) bool {
-			return r.advanced && r.laps < lapsMin
+			return r.advanced && r.matters && r.laps < lapsMin
 		})
 	}
 }
@@ -175,7 +177,10 @@ func (c *checker) each(sequence int, do func(e *lmb.Effect)) {
 				c.accesses++
 				do(e)
 			}
-			c.moved = fbs.Command{}
+			for _, r := range c.movers {
+				c.rings[r].matters = c.rings[r].matters || m.Opcode == gen.OpcodeExpect
+			}
+			c.moved, c.movers = fbs.Command{}, nil
 		}
 	}
 }
@@ -184,7 +189,7 @@ func (c *checker) move(m *fbs.Command) {
 	r, declared := &c.rings[m.Index], &c.view.Rings[m.Index]
 	switch m.Opcode {
 	case gen.OpcodeReset:
-		*r = ring{position: declared.First}
+		*r = ring{position: declared.First, matters: r.matters}
 	case gen.OpcodeAdvance:
 		var isNewLap bool
 		if r.value, isNewLap = fbs.NextRingValue(declared, r.position, m.Value); isNewLap {
@@ -194,8 +199,10 @@ func (c *checker) move(m *fbs.Command) {
 	case gen.OpcodeWith:
 		if gen.Place(m.Mode) == gen.PlaceOffset {
 			c.moved.Offset += uint32(r.value >> m.Amount)
+			r.matters = true
 			return
 		}
+		c.movers = append(c.movers, m.Index)
 		c.moved.Value += r.value >> m.Amount
 		if r.laps%2 == 1 {
 			c.moved.Mask ^= m.Mask
