@@ -17,7 +17,8 @@ type ringWriter struct {
 	image   *lmb.Image
 	shown   map[uint16]windowTarget
 	out     []lmb.Command
-	done    map[int]bool // uses
+	points  []lmb.Command // of wide windows
+	done    map[int]bool  // uses
 	indexes map[*plannedRing]uint16
 	widths  map[uint16]uint64 // by ring: begin, first and all steps, ORed
 }
@@ -45,7 +46,8 @@ func (p *program) addRings(image *lmb.Image, report *Report) error {
 				"moves with a ring", u.space, u.address)
 		}
 	}
-	image.Sequences[at] = lmb.Sequence{Name: segmentFrame.String(), Commands: w.out}
+	image.Sequences[at] = lmb.Sequence{Name: segmentFrame.String(),
+		Commands: append(w.points, w.out...)}
 	w.removeStop(report)
 	return nil
 }
@@ -257,12 +259,9 @@ func (w *ringWriter) emitMoved(c lmb.Command, use int) error {
 		w.done[use] = true
 		w.finishInside(use)
 		before = append(before, w.with(u, gen.PlaceOffset))
-		if u.position > uint64(c.Offset) || uint64(c.Offset)-u.position+u.ring.end-u.ring.begin >
-			w.image.Windows[c.Window].Size {
-			return traces.TraceError(u.ring.line, "the ring at %s0x%x from %#x to %#x does not "+
-				"lie in one window", u.space, u.address, u.ring.begin, u.ring.end)
+		if err := w.moveOffset(&c, u); err != nil {
+			return err
 		}
-		c.Offset -= uint32(u.position)
 		if c.Opcode != gen.OpcodeExpect && gen.Access(c.Mode) == gen.AccessBulk {
 			w.setExact(&c, u)
 		}
