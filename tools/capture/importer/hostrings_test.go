@@ -33,6 +33,7 @@ type queueRecorder struct {
 	disk     map[uint32][]byte
 	random   *rand.Rand
 	firstLBA uint32
+	before   int
 }
 
 const (
@@ -154,6 +155,9 @@ func (q *queueRecorder) text() string { return recordText(q.lines) }
 // turns writes and reads n times in turn.
 func (q *queueRecorder) turns(n int) string {
 	q.start()
+	for range q.before {
+		q.command(0, 0, 0, nil)
+	}
 	for i := range n {
 		block := q.firstLBA + uint32(i*blocksOfTransfer)
 		q.transfer(true, block)
@@ -237,18 +241,21 @@ func TestQueueInHostMemoryBecomesAFrameThatRepeats(t *testing.T) {
 	for _, c := range []struct {
 		sq, cq, pool int
 		sameID       bool
-	}{{5, 3, 7, false}, {4, 4, 0, true}, {7, 5, 2, false}, {3, 8, 3, true}, {16, 3, 5, false}} {
+		before       int // flushes before the repetitions
+	}{{5, 3, 7, false, 0}, {4, 4, 0, true, 0}, {7, 5, 2, false, 2}, {3, 8, 3, true, 0},
+		{16, 3, 5, false, 2}} {
 		q := newQueueRecorder(c.sq, c.cq)
-		q.pool, q.sameID = c.pool, c.sameID
+		q.pool, q.sameID, q.before = c.pool, c.sameID, c.before
 		image, frames := importFrames(t, q.turns(12), Options{})
 		got := frames.String()
 		for _, want := range []string{
-			fmt.Sprintf("ring       bus:0x43084000, addresses from 0x43084000 to 0x%x, 0x80 a ",
-				ioSQ+64*c.sq),
-			fmt.Sprintf("ring       bus:0x43088000, addresses from 0x43088000 to 0x%x, 0x20 a ",
-				ioCQ+16*c.cq),
+			fmt.Sprintf("ring       bus:0x%x, addresses from 0x43084000 to 0x%x, 0x80 a ",
+				ioSQ+64*c.before, ioSQ+64*c.sq),
+			fmt.Sprintf("ring       bus:0x%x, addresses from 0x43088000 to 0x%x, 0x20 a ",
+				ioCQ+16*c.before, ioCQ+16*c.cq),
 			"; bit 112 of an entry changes with each lap)\n",
-			fmt.Sprintf("ring       bus:0x43088008, values from 0x0 to 0x%x, 0x2 a ", c.sq),
+			fmt.Sprintf("ring       bus:0x%x, values from 0x0 to 0x%x, 0x2 a ",
+				ioCQ+16*c.before+8, c.sq),
 			fmt.Sprintf("ring       bar0+0x1008, values from 0x0 to 0x%x, 0x2 a ", c.sq),
 			fmt.Sprintf("ring       bar0+0x100c, values from 0x0 to 0x%x, 0x2 a ", c.cq)} {
 			if !strings.Contains(got, want) {
@@ -321,7 +328,8 @@ func TestWholeEntriesAreStored(t *testing.T) {
 		q.disk[block] = bytes.Repeat([]byte{byte(i), 3}, 2048)
 		q.transfer(false, block)
 	}
-	q.command(0, 0, 0, nil) // a flush
+	q.lines = append(q.lines, "HB 43081800 8 4141414141414141") // matters only in stop
+	q.command(0, 0, 0, nil)                                     // a flush
 	image, frames := importFrames(t, q.text(), Options{})
 	const left = "use the rings behind the repetitions, and are left out"
 	if text := frames.String(); !strings.Contains(text, "24 repetitions of") ||
