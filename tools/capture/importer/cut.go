@@ -96,7 +96,9 @@ func (l *lifter) startSegment(now segment, a *traces.Access) {
 		operand: int32(now)})
 	l.lastStore, l.host.slotStep, l.host.storedSinceSlot = step{}, -1, false
 	for _, s := range l.cut.leftOutStores {
-		l.placeStore(a.Line, a.Time, s)
+		if !l.isInHostRing(s) {
+			l.placeStore(a.Line, a.Time, s)
+		}
 	}
 	l.cut.leftOutStores = nil
 }
