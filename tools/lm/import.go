@@ -188,7 +188,8 @@ func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 		"with --find-frames: PLACE=BEGIN..END[/UNIT][,BIT], the addresses or values at which "+
 			"the ring begins and ends whose first use is at PLACE; an entry that does not fit "+
 			"starts at BEGIN, with UNIT it goes on there (END-BEGIN is a multiple of UNIT); BIT "+
-			"of the values changes with each lap (repeat the flag for more rings)")
+			"of the values changes with each lap, in host memory BIT of an entry (repeat the "+
+			"flag for more rings)")
 	flags.StringSliceVar(&f.without, "without", nil,
 		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.reproducible, "reproducible", false,

@@ -80,6 +80,9 @@ func (l *lifter) enterSegment(a *traces.Access) bool {
 
 // startSegment ends the current sequence and starts another, which must point its windows again.
 func (l *lifter) startSegment(now segment, a *traces.Access) {
+	if l.isInHostFrame() {
+		l.addHostParts(0, a.Time)
+	}
 	l.flushDeviceWrites(a.Time)
 	l.cut.current = now
 	if now == segmentBetween {

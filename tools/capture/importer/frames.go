@@ -40,7 +40,9 @@ type Candidate struct {
 	Notes   []string  `json:"notes"`
 	Rings   []Ring    `json:"rings,omitempty"` // what moves from repetition to repetition
 
-	plan []ringUse
+	plan      []ringUse
+	hostParts []hostPart // what the frame stores to host memory, and what the device writes there
+	cycle     int        // repetitions after which fields of entries start again; 0: none do
 
 	run              runs.Run
 	firstToken       int   // first token
@@ -53,6 +55,7 @@ type Candidate struct {
 	// In each repetition the program stores to host memory, and in some the device does
 	usesHostMemory    bool
 	hasEndlessCounter bool    // a counter was not seen to start again
+	countsInside      bool    // an input has a counter
 	polls             []Range // loops that waited in later repetitions, but not in the first
 	deadlineUs        uint32  // of the longest wait
 }
@@ -136,7 +139,7 @@ func (f *Frames) Apply(o *Options) {
 	o.Outputs = slices.Concat(o.Outputs, p.Outputs)
 	o.Poll = slices.Concat(o.Poll, p.Poll)
 	o.DeadlineUs = cmp.Or(o.DeadlineUs, p.DeadlineUs)
-	o.moves = p.moves
+	o.moves, o.hostParts = p.moves, p.hostParts
 }
 
 const (
@@ -195,8 +198,14 @@ func (f *finder) preferRings(found *Frames, which int) (reason string) {
 	c, reason, lines := f.findRings()
 	least := 0
 	if found.Chosen > 0 && found.Chosen <= len(found.Candidates) {
-		if o := &found.Candidates[found.Chosen-1]; len(o.Refused) == 0 {
+		o := &found.Candidates[found.Chosen-1]
+		if len(o.Refused) == 0 {
 			least = o.Lines[1] - o.Lines[0]
+		}
+		if o.countsInside && slices.ContainsFunc(o.Varies, func(v Varying) bool {
+			return v.Role == "input" && v.spec.Bus
+		}) {
+			least /= 2 // it may be a queue whose entries and doorbells are inputs
 		}
 	}
 	if c != nil {

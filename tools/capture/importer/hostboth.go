@@ -33,6 +33,9 @@ func (l *lifter) Both(line int, time int64, bus uint64, data []byte) error {
 		for n < len(data) && l.ownerOf(bus+uint64(n)) == by {
 			n++
 		}
+		if by == undecided && l.mayLeaveOut(line, time, bus, uint64(n)) {
+			by = ownerDevice
+		}
 		switch by {
 		case ownerDevice:
 			i, offset, err := l.hostSpaceAt(line, bus, uint64(n))
@@ -52,6 +55,18 @@ func (l *lifter) Both(line int, time int64, bus uint64, data []byte) error {
 		bus, data = bus+uint64(n), data[n:]
 	}
 	return nil
+}
+
+// mayLeaveOut reports whether it does not matter who changed a range: it is in no sequence or no
+// part of a frame with rings in host memory, or the trace is only searched for frames.
+func (l *lifter) mayLeaveOut(line int, time int64, bus, size uint64) bool {
+	inside := l.enterSegment(&traces.Access{Line: line, Time: time, Op: traces.OpLoad})
+	if l.exactTimes {
+		l.searchUndecided = append(l.searchUndecided, undecidedRange{line,
+			Range{Place: Place{Bus: true}, First: bus, Last: bus + size - 1}})
+	}
+	return l.exactTimes || !inside && l.cut.current == segmentBetween ||
+		inside && l.isInHostFrame() && !l.isInHostParts(bus, size)
 }
 
 // isAfterPart reports whether a line is behind the part that is imported.

@@ -27,7 +27,9 @@ type hostMemory struct {
 	pendingSince    int64 // time of the first write in wrote
 	pendingLine     int   // line of the last write in wrote
 	programAccesses int   // accesses of the program to host memory through the PCIe tile
-	undecided       []undecidedRange
+	// Of a frame with Options.hostParts: stores of the program that are not in pages yet
+	frameStores []hostStore
+	undecided   []undecidedRange
 }
 
 // Device processes an access of the device to host memory at a bus address.
@@ -48,6 +50,8 @@ func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byt
 		h.firstStoreLine = line
 	}
 	switch {
+	case inside && l.isInHostFrame():
+		l.changeInFrame(s, write)
 	case write && inside:
 		l.processWrite(line, time, s)
 	case write && between:
@@ -293,6 +297,10 @@ func (l *lifter) addHostStep(host int, a *traces.Access, data []byte) {
 // prepareAccess must be called before each step of an access to the device. It makes steps for what
 // the device wrote so far, and sets slotStep for stores to host memory.
 func (l *lifter) prepareAccess(s *step) {
+	if l.isInHostFrame() {
+		l.addHostParts(int(s.line), s.time)
+		return
+	}
 	if l.host.exact {
 		l.flushDeviceWrites(s.time)
 		return

@@ -120,9 +120,11 @@ type Options struct {
 	// "frame". With the zero values the image has one sequence, "main".
 	Frame, Stop Part
 
-	moves    []ringUse    // what rings change in the frame
-	repeated int          // number of traces of the same work with which this one was compared
-	varying  map[int]bool // lines of loads whose values another recording does not have
+	moves []ringUse // what rings change in the frame
+	// With rings in host memory: what the frame does there, in place of what its lines show
+	hostParts []hostPart
+	repeated  int          // number of traces of the same work with which this one was compared
+	varying   map[int]bool // lines of loads whose values another recording does not have
 
 	Without []string // passes to leave out
 	// Called from time to time with the number of bytes of the trace that were read; may be nil
@@ -252,8 +254,11 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 	if err == nil {
 		err = l.cut.checkParts(t.Lines)
 	}
-	if err == nil {
+	if err == nil && !exactTimes {
 		err = l.checkUndecided()
+	}
+	if l.isInHostFrame() {
+		l.addHostParts(0, 0)
 	}
 	l.flushDeviceWrites(0)
 	l.msix, l.hasVectors = t.MSIX, t.Vectors.Count > 0

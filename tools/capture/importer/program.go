@@ -49,6 +49,9 @@ type program struct {
 	scratchSize   uint32                  // bytes of the scratch tensor; 0: the image has none
 	likelyCarries []likelyCarry
 
+	// In a search for frames: changes of host memory of which nothing shows who made them
+	searchUndecided []undecidedRange
+
 	matchedRanges map[Range]bool // ranges of the options that contain an access
 
 	loads, stores int // numbers in the trace

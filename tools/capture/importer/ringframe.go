@@ -132,6 +132,9 @@ func (w *ringWriter) placeOfCommand(c *lmb.Command) (space spaceKey, address, si
 		t := w.shown[c.Window]
 		return spaceOfRoute(&t.route), t.address + address, size
 	}
+	if win.Kind == gen.WindowKindHost {
+		return hostSpaceKey, w.hostSpaces[win.bar-hostBarBase].bus + address, size
+	}
 	return spaceKey{kind: win.Kind, bar: win.bar}, win.base + address, size
 }
 
@@ -254,6 +257,7 @@ func (w *ringWriter) emitMoved(c lmb.Command, use int) error {
 			w.advance(u)
 		}
 		w.done[use] = true
+		w.finishInside(use)
 		before = append(before, w.with(u, gen.PlaceOffset))
 		if err := w.moveOffset(&c, u); err != nil {
 			return err

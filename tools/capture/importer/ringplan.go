@@ -22,15 +22,20 @@ type ringPlan struct {
 	polls   []Range
 	notes   []string
 	names   map[string]int
+	host    *hostTurns // nil: no host memory
+	cycle   int
 }
 
 // plannedRing is a ring, and where it is used first.
 type plannedRing struct {
 	ringFit
 	place   Place
+	space   spaceKey
 	address uint64
 	line    int
 	isValue bool
+	// Of an address in host memory: 1 plus the bit of an entry that changes with each lap; 0: none
+	entryBit int
 }
 
 // ringUse is how a ring changes accesses of the frame.
@@ -156,7 +161,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 			continue
 		}
 		n := len(entries) - 1
-		if n < 0 || !p.isOneEntry(blocks, entries[n], i) {
+		if n < 0 || !p.isOneEntry(blocks, entries[n], i) && !p.isEntryAgain(blocks, entries[n], i) {
 			entries, n = append(entries, nil), n+1
 		}
 		entries[n] = append(entries[n], i)
@@ -167,7 +172,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 		for _, turn := range p.turns {
 			low := ^uint64(0)
 			for _, i := range list {
-				low = min(low, turn[blocks[i].first].address)
+				low = min(low, turn[blocks[i].first].address-turn[blocks[i].first].lead)
 			}
 			points[n].values = append(points[n].values, low)
 			points[n].lines = append(points[n].lines, turn[blocks[list[0]].first].line)
@@ -184,8 +189,8 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 	if reason == "" && fit.parity != 0 {
 		reason = "its addresses start again in another way in each lap"
 	}
-	r := plannedRing{ringFit: fit, place: placeOf(first), address: first.address,
-		line: first.line}
+	r := plannedRing{ringFit: fit, place: placeOf(first), address: first.address - first.lead,
+		space: first.space, line: first.line}
 	if reason == "" {
 		reason = p.settle(&r, first)
 	}
@@ -233,6 +238,9 @@ func placeOf(e *element) Place {
 	if e.space.kind == gen.WindowKindTlb {
 		return Place{Tile: true, X: e.space.x, Y: e.space.y}
 	}
+	if e.space == hostSpaceKey {
+		return Place{Bus: true}
+	}
 	return Place{HasBar: true, Bar: e.space.bar}
 }
 
@@ -241,6 +249,8 @@ func placeOf(e *element) Place {
 func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
 	if s := p.finder.specOf(first, r.isValue); s != nil {
 		switch {
+		case s.EntryBit >= 0 && !r.isValue:
+			r.entryBit = s.EntryBit + 1
 		case s.Parity == 0:
 		case !r.isValue || r.parity|s.Parity != s.Parity:
 			return fmt.Sprintf("bit %#x does not change with each lap, as --ring says", s.Parity)
@@ -256,6 +266,7 @@ func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
 		return p.setLimits(r, begin, end, fmt.Sprintf("as the program stored in line %d", line))
 	}
 	where := fmt.Sprintf("--ring %s0x%x=BEGIN..END", r.place.flagText(), r.address)
+	p.finder.isDecided = true
 	if !r.hasWrap {
 		return "they do not start again in the recording, so that the end is not known; record " +
 			"more repetitions, or add " + where
@@ -321,6 +332,9 @@ func (p *ringPlan) report() (list []Ring) {
 			uses = "values"
 		}
 		how := r.how
+		if r.entryBit != 0 {
+			how += fmt.Sprintf("; bit %d of an entry changes with each lap", r.entryBit-1)
+		}
 		if r.parity != 0 {
 			how += fmt.Sprintf("; bit %#x changes with each lap", r.parity)
 		}

@@ -28,12 +28,21 @@ func (p *program) spaceOf(s *step) (space spaceKey, address uint64) {
 		return spaceOfRoute(&a.route), a.address + uint64(s.offset)
 	}
 	w := &p.windows[s.window]
+	if w.Kind == gen.WindowKindHost {
+		return hostSpaceKey, p.hostSpaces[w.bar-hostBarBase].bus + uint64(s.offset)
+	}
 	return spaceKey{kind: w.Kind, bar: w.bar}, w.base + uint64(s.offset)
 }
+
+// hostSpaceKey is all host memory, by bus addresses.
+var hostSpaceKey = spaceKey{kind: gen.WindowKindHost}
 
 func (s spaceKey) String() string {
 	if s.kind == gen.WindowKindTlb {
 		return fmt.Sprintf("(%d,%d) ", s.x, s.y)
+	}
+	if s == hostSpaceKey {
+		return busPrefix
 	}
 	return fmt.Sprintf("BAR %d + ", s.bar)
 }
@@ -48,6 +57,9 @@ type ringFinder struct {
 	// Waits that only some repetitions have: their places, and all their steps
 	optional map[chunkKey]bool
 	skipped  map[int]bool
+	// The examined run is right, but lacks what only the user or another recording can add
+	isDecided bool
+	work      int // accesses that were examined
 }
 
 // chunkKey is what the same chunks of two repetitions have in common.
@@ -73,6 +85,9 @@ type element struct {
 	value   uint64
 	line    int
 	chunk   int // number in the repetition
+	// Of host memory: its part, and the bytes of an entry of the ring before the part
+	part *hostPart
+	lead uint64
 }
 
 func (f *ringFinder) findChunks() {
@@ -92,7 +107,11 @@ func (f *ringFinder) findChunks() {
 	}
 	for i := range f.steps.count {
 		s := f.steps.at(i)
-		if !s.accessesDevice() || f.skipped[i] {
+		if f.isExactHost(s) { // hostturns.go adds it to each repetition
+			add()
+			open = chunk{}
+		}
+		if !s.accessesDevice() || f.skipped[i] || f.isExactHost(s) {
 			continue
 		}
 		next := chunk{first: i, end: i + 1}
@@ -258,13 +277,12 @@ func (f *ringFinder) accesses(r runs.Run) (n int) {
 // results come last before others.
 func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 	isStore := func(at int) bool { return f.chunks[at].op == stepStore }
-	polls := slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period], func(c chunk) bool {
-		return c.op == stepPoll
-	})
+	polls := f.hasExactHost() || slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period],
+		func(c chunk) bool { return c.op == stepPoll })
 	var best, others []int
 	for at := r.Start; at < r.Start+r.Period && polls; at++ {
 		switch {
-		case !isStore(at) || at == 0 || isStore(at-1):
+		case !isStore(at) || (at == 0 || isStore(at-1)) && f.hostStart(at) == f.chunks[at].first:
 		case f.endsWithResults(r, at):
 			best = append(best, at)
 		default:
@@ -272,7 +290,7 @@ func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 		}
 	}
 	for _, at := range append(best, others...) {
-		found, why := f.examineFrom(r, at)
+		found, why := f.examineMultiples(r, at)
 		if found != nil && why == "" {
 			return found, ""
 		}
@@ -317,20 +335,32 @@ func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason st
 		turns[k] = f.elements(start+k*r.Period, r.Period)
 	}
 	p := ringPlan{finder: f, turns: turns, before: f.chunks[start].first}
+	if reason := p.addHostTurns(start, r.Period); reason != "" {
+		if times < 2*ringTimesMin {
+			reason = "" // too few to say that it is a ring
+		}
+		return nil, reason
+	}
+	turns = p.turns
+	if p.host == nil && !slices.ContainsFunc(turns[0], func(e element) bool {
+		return e.op == stepPoll
+	}) {
+		return nil, ""
+	}
 	moves, reason := p.find()
 	if !moves || reason != "" {
 		return nil, reason
 	}
 	c = &Candidate{Times: times, Accesses: len(turns[0]), Varies: p.varies, Notes: p.notes,
 		Refused: []string{}, Again: [][2]int{}, Rings: p.report(), plan: p.uses,
-		polls: p.polls}
+		polls: p.polls, hostParts: p.host.parts(), cycle: p.cycle}
 	for k := range turns {
 		c.Starts = append(c.Starts, turns[k][0].line)
 	}
 	last := turns[times-1]
 	c.Lines = [2]int{c.Starts[0], last[len(last)-1].line}
 	if end := start + times*r.Period; end < len(f.chunks) {
-		c.nextLine = f.elements(end, 1)[0].line
+		c.nextLine = p.stopLine(end, c)
 	}
 	c.deadlineUs = f.longestWait()
 	return c, f.lineReason(c)
@@ -358,10 +388,10 @@ func (f *ringFinder) lineReason(c *Candidate) string {
 		if line < c.Lines[0] || line > c.Lines[1] {
 			continue
 		}
-		if s.op == stepHostStores || s.accessesDevice() &&
-			f.windows[s.window].Kind == gen.WindowKindHost {
-			return fmt.Sprintf("line %d: the repetition uses host memory, in which lm import "+
-				"finds no rings yet", line)
+		if !f.isExactHost(s) && (s.op == stepHostStores || s.accessesDevice() &&
+			f.windows[s.window].Kind == gen.WindowKindHost) {
+			return fmt.Sprintf("line %d: the repetition uses host memory, and rings there are "+
+				"found only in recordings of lm record and lm serve", line)
 		}
 	}
 	return ""
@@ -378,7 +408,7 @@ func (f *ringFinder) elements(first, count int) (list []element) {
 		c := &f.chunks[first+n]
 		for i := c.first; i < c.end; i++ {
 			s := f.steps.at(i)
-			if !s.accessesDevice() || f.skipped[i] {
+			if !s.accessesDevice() || f.skipped[i] || f.isExactHost(s) {
 				continue
 			}
 			elements := s.elementCount()
@@ -394,6 +424,8 @@ func (f *ringFinder) elements(first, count int) (list []element) {
 					e.value = s.value
 				case stepStore, stepLoad:
 					e.value = f.valueOf(s, k)
+				case stepRelocate:
+					e.value = f.hostSpaces[s.operand].firstAddress() + s.value
 				}
 				list = append(list, e)
 			}
@@ -465,12 +497,14 @@ type RingSpec struct {
 	Begin, End uint64 // addresses, or values
 	Unit       uint64 // in which entries go on at Begin; 0: an entry that does not fit starts there
 	Parity     uint64 // bit of a value that changes with each lap; 0: none, or shown by a wrap
+	EntryBit   int    // the same bit of an entry in host memory, from its first byte; -1: none
 }
 
 // ParseRing parses PLACE=BEGIN..END, a unit such as "/0x100", and a bit that changes with each lap
 // such as ",31".
 func ParseRing(spec string) (r RingSpec, err error) {
 	place, limits, ok := cutLast(spec, '=')
+	r.EntryBit = -1
 	if ok {
 		if r.Range, err = ParseRange(place); err != nil {
 			return r, err
@@ -487,8 +521,14 @@ func ParseRing(spec string) (r RingSpec, err error) {
 		}
 		if hasBit {
 			number, isNumber := parseNumber(bit)
-			ok = ok && isNumber && number < 64 && r.End <= 1<<number
-			r.Parity = 1 << (number & 63)
+			if r.Bus && ok && isNumber && number < 8*hostEntryMax {
+				r.EntryBit = int(number)
+			} else {
+				ok = ok && isNumber && number < 64 && r.End <= 1<<number
+			}
+			if number < 64 {
+				r.Parity = 1 << number
+			}
 		}
 	}
 	if !ok {

@@ -121,11 +121,14 @@ func (p *ringPlan) unitOf(i int, s *RingSpec) (point ringPoint, reason string) {
 // specOf returns what the user says of the ring of an element, or nil. That of a value names its
 // first byte, since an entry around it may have a ring of its own.
 func (f *ringFinder) specOf(e *element, isValue bool) *RingSpec {
-	place := placeOf(e).withDefaultBar(f.options.Bar)
+	place, address := placeOf(e).withDefaultBar(f.options.Bar), e.address
+	if !isValue {
+		address -= e.lead
+	}
 	for i := range f.options.Rings {
 		s := &f.options.Rings[i]
-		if s.Place.withDefaultBar(f.options.Bar) == place && s.First <= e.address &&
-			e.address <= s.Last && (!isValue || s.First == s.Last) {
+		if s.Place.withDefaultBar(f.options.Bar) == place && s.First <= address &&
+			address <= s.Last && (!isValue || s.First == s.Last) {
 			return s
 		}
 	}

@@ -61,6 +61,9 @@ func (p *ringPlan) values(blocks []block) (reason string) {
 			explained[i] = true
 		}
 	}
+	if reason := p.hostValues(blocks, explained); reason != "" {
+		return reason
+	}
 	for i := range explained {
 		e := &p.turns[0][i]
 		if !explained[i] && (e.op == stepPoll || !e.memory) {
@@ -110,8 +113,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 	var same []int
 	for k := i; k < len(explained); k++ {
 		o := &p.turns[0][k]
-		isSame := o.space == e.space && o.address == e.address ||
-			o.chunk == e.chunk && slices.Equal(p.column(k), p.column(i))
+		isSame := o.isSamePlace(e) || o.chunk == e.chunk && slices.Equal(p.column(k), p.column(i))
 		if isSame && o.op == e.op && !explained[k] {
 			same = append(same, k)
 		}
@@ -140,7 +142,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 		fit, reason = fitRing(points)
 	}
 	r := plannedRing{ringFit: fit, place: placeOf(e), address: e.address, line: e.line,
-		isValue: true}
+		space: e.space, isValue: true}
 	if reason == "" && !hasUnit {
 		reason = p.settle(&r, e)
 	}
@@ -158,6 +160,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 			u.advance, u.times = r.steps[point], r.timesOf(point)
 		}
 		p.uses = append(p.uses, u)
+		o.part.setSingle(o.address)
 		explained[k] = true
 	}
 	return ""
@@ -170,7 +173,8 @@ func (p *ringPlan) echoes(explained []bool) {
 	rising, returned := 0, map[int]bool{}
 	for i := range explained {
 		e := &p.turns[0][i]
-		if explained[i] || e.op != stepStore || rising == numbersMax || !isRising(p.column(i)) {
+		if explained[i] || e.op != stepStore || rising == numbersMax || !isRising(p.column(i)) ||
+			e.part != nil {
 			continue
 		}
 		rising++
@@ -261,7 +265,11 @@ func (p *ringPlan) data(b *block, explained []bool) (reason string) {
 // or is a number that rises beside others that do not.
 func (p *ringPlan) isNumber(b *block, i int, explained []bool) bool {
 	e := &p.turns[0][i]
-	if e.op != stepStore || p.finder.specOf(e, true) != nil {
+	s := p.finder.specOf(e, true)
+	if e.part != nil { // block numbers rise, too
+		return e.op == stepStore && s != nil && s.Begin <= e.value && e.value < s.End
+	}
+	if e.op != stepStore || s != nil {
 		return e.op == stepStore
 	}
 	const sizeMax = 8 // more is data that counts

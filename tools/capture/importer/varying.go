@@ -252,6 +252,7 @@ func (c *repetitionDiff) noteInnerCounters(v *Varying, values [][]byte) {
 		}
 	}
 	if found > 0 {
+		c.candidate.countsInside = true
 		c.addNote("line %d: the input at %s 0x%x seems to contain %s of 4 bytes (%s); "+
 			"the replaying program must set the next value in each run", v.Line, v.Place, v.Address,
 			english.Count(found, "counter"), shown)

@@ -8,15 +8,19 @@ import (
 	"slices"
 )
 
-func init() { steps["pages-by-rings"] = step{"DEVICE IMAGE FILE", pagesByRings} }
+func init() {
+	steps["pages-by-rings"] = step{"DEVICE IMAGE FILE [SEQUENCE BLOCKS TO FROM RESULT]",
+		pagesByRings}
+}
 
 const (
 	firstPageBlock = 320 // on the disk: the images of other scenarios write before it
 	pageBlocks     = 8
 )
 
-// pagesByRings sends the pages of a file through an image of nvme-rings.lms: each run writes the
-// next page to the disk, reads it back and returns it.
+// pagesByRings sends the pages of a file through an image of nvme-rings.lms, or through the named
+// sequence, inputs and output of another one: each run writes the next page to the disk, reads it
+// back and returns it.
 func pagesByRings(_ *guest, args []string) error {
 	data, err := os.ReadFile(args[2])
 	if err != nil {
@@ -29,9 +33,15 @@ func pagesByRings(_ *guest, args []string) error {
 		places = append(places,
 			binary.LittleEndian.AppendUint32(nil, uint32(firstPageBlock+i*pageBlocks)))
 	}
-	flags := []string{"-device", args[0], "-seal", "-loop", "forever", "-before", "init",
-		"-sequence", "turn", "-after", "stop", "-output", "result=ring:/tmp/pages"}
-	for name, slots := range map[string][][]byte{"blocks": pages, "to": places, "from": places} {
+	names := args[3:]
+	flags := []string{"-device", args[0], "-seal", "-loop", "forever", "-before", "init"}
+	if len(names) == 0 {
+		names = []string{"turn", "blocks", "to", "from", "result"}
+		flags = append(flags, "-after", "stop")
+	}
+	flags = append(flags, "-sequence", names[0], "-output", names[4]+"=ring:/tmp/pages")
+	for name, slots := range map[string][][]byte{names[1]: pages, names[2]: places,
+		names[3]: places} {
 		if err := writeFullRing("/tmp/"+name, slots); err != nil {
 			return err
 		}
