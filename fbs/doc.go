@@ -13,7 +13,8 @@
 //   - flat.go reads the FlatBuffer, and checks every offset in it;
 //   - tables.go checks all tables except the commands;
 //   - commands.go checks the commands, and computes the longest time of each sequence;
-//     opcodes.go is the table of commands, with their fields and times;
+//     opcodes.go is the table of commands, with their fields and times, and what an Expect
+//     waits for;
 //     access.go decides which bytes of a device an image may access;
 //   - view.go compares the checksum of the envelope with the checksum in the preamble;
 //   - view.go compares the checksums of the payload with the checksums in the envelope.

@@ -179,3 +179,17 @@ func (f *opcodeForm) longestUs(m *Command) uint64 {
 func (f *opcodeForm) describeInvalidMode(m *Command) string {
 	return Text("invalid mode %d; must be "+f.modeText, uint64(m.Mode))
 }
+
+// ConditionMet reports whether the loaded value meets the condition of the Expect command c.
+//
+// The condition Reached is for counters that return to 0 after their largest value, c.Mask. Half of
+// all values, those from c.Value on, count as reached or passed (as with serial numbers, RFC 1982).
+func ConditionMet(c *Command, loaded uint64) bool {
+	switch gen.Condition(c.Mode) {
+	case gen.ConditionEqual:
+		return loaded&c.Mask == c.Value
+	case gen.ConditionNotEqual:
+		return loaded&c.Mask != c.Value
+	}
+	return (loaded-c.Value)&c.Mask <= c.Mask>>1
+}

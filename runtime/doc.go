@@ -37,10 +37,11 @@
 // time of each sequence (fbs/opcodes.go). Last, it copies the default data of inputs, and checks
 // the payload's checksums.
 //
-// Load (load.go) checks the devices and the longest times, reserves the arena (memory.go), and maps
-// the windows. It builds a table of the addresses of windows, and one of payload and tensors. The
-// Write has an index in the first table, but a Relocate stores the bus address of a window, and a
-// Point programs a TLB window: Load writes their values into a copy of the commands.
+// Load (load.go) checks the devices, the longest times and the available memory (memory.go),
+// reserves the arena, and maps the windows (Device.Map: hal/device_linux.go; host memory:
+// hostmem_linux.go). It builds a table of the addresses of windows, and one of payload and tensors.
+// The Write has an index in the first table, but a Relocate stores the bus address of a window, and
+// a Point programs a TLB window: Load writes their values into a copy of the commands.
 //
 // Freeze (freeze.go) locks commands and arena into memory and turns Go's garbage collector off
 // (golang.go, or golang_debug.go with -tags nolinkname). LockMemory (lock.go) locks the rest. After
@@ -54,8 +55,11 @@
 // Expect that must wait, and Replay.finishCommand executes the rest in Go. Configuration space and
 // mocks are not memory but a hal.Port: there, Walk.ExecuteOnPort (hal/port.go) executes the Write.
 //
-// A memory fault is a panic, which becomes a code (recover.go). After a failure, Run executes the
-// sequence "safe", if the image has one, and rejects all later runs.
+// A memory fault is a panic (hal/memfault.go), which becomes a code (recover.go). After a load of
+// only ones, Device.Alive (hal/device_linux.go) says whether the device is gone. After a failure,
+// Run executes the sequence "safe", if the image has one, and rejects all later runs. Package
+// report makes the text of a Result; hal/code.go has the exit status of each code.
 //
-// Close (load.go) stops the DMA of all devices, then frees the arena.
+// Close (load.go) stops the DMA of all devices, then frees the arena. lmrun calls only StopDMA,
+// then Device.Close: its process ends, and after Seal it may not unmap memory.
 package runtime

@@ -390,16 +390,3 @@ func (r *Replay) Close() error {
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 	return hal.NewFault(code, string(AppendCommandPosition(nil, r.view, index))+": "+reason)
 }
-
-// AppendCommandPosition appends the position of the command with this index in the image, such as
-// "main, command 3", counted from 0 in the sequence. It appends nothing for the index -1.
-func AppendCommandPosition(text []byte, view *fbs.View, index int) []byte {
-	for i := range view.Sequences {
-		s := &view.Sequences[i]
-		if number := uint64(index) - uint64(s.First); number < uint64(s.Count) {
-			text = append(text, view.NameBytes(s.Name)...)
-			return fbs.AppendText(text, ", command %d", number)
-		}
-	}
-	return text
-}

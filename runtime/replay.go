@@ -174,6 +174,28 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	return result
 }
 
+// commandIndex returns the index in the image of a command that the walk has reached.
+func (r *Replay) commandIndex(c *fbs.Command) int32 {
+	if c == &r.moved.commands[0] {
+		return int32(r.moved.index)
+	}
+	reached := hal.Walk{Next: c}
+	return int32(reached.NextIndex(r.commands))
+}
+
+// AppendCommandPosition appends the position of the command with this index in the image, such as
+// "main, command 3", counted from 0 in the sequence. It appends nothing for the index -1.
+func AppendCommandPosition(text []byte, view *fbs.View, index int) []byte {
+	for i := range view.Sequences {
+		s := &view.Sequences[i]
+		if number := uint64(index) - uint64(s.First); number < uint64(s.Count) {
+			text = append(text, view.NameBytes(s.Name)...)
+			return fbs.AppendText(text, ", command %d", number)
+		}
+	}
+	return text
+}
+
 // checkTimeLimit also renews the work budget. Its first call after the stop flag was set starts the
 // grace.
 func (r *Replay) checkTimeLimit() hal.Code {

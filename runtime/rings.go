@@ -3,7 +3,6 @@ package runtime
 import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/hal"
 )
 
 // ringPosition is where a ring is, since the last Reset.
@@ -66,13 +65,4 @@ func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) {
 	changed.Value = (changed.Value + m.value) ^ m.flipped
 	m.addends = addends{}
 	w.Next, r.pollingCommand = changed, nil // a changed poll before this one was in the same place
-}
-
-// commandIndex returns the index in the image of a command that the walk has reached.
-func (r *Replay) commandIndex(c *fbs.Command) int32 {
-	if c == &r.moved.commands[0] {
-		return int32(r.moved.index)
-	}
-	reached := hal.Walk{Next: c}
-	return int32(reached.NextIndex(r.commands))
 }
