@@ -34,6 +34,7 @@ type queueRecorder struct {
 	random   *rand.Rand
 	firstLBA uint32
 	before   int
+	pages    int  // of a transfer; 0: 1
 	shared   bool // both write to a page that has nothing to do with the work
 }
 
@@ -41,6 +42,7 @@ const (
 	adminSQ, adminCQ = 0x43080000, 0x43081000
 	ioSQ, ioCQ       = 0x43084000, 0x43088000
 	bufferPool       = 0x44000000
+	pageList         = 0x43084800
 	blocksOfTransfer = 8
 )
 
@@ -112,13 +114,17 @@ func (q *queueRecorder) start() {
 // transfer makes a command, which moves data from a buffer to the disk or back.
 func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 	buffer := uint64(bufferPool)
+	pages := uint64(max(q.pages, 1))
 	if q.pool > 0 {
-		buffer += uint64(q.buffers%q.pool) * 0x1000
+		buffer += uint64(q.buffers%q.pool) * 0x1000 * pages
 	} else if isWrite {
 		buffer += 0x2000
 	}
 	q.buffers++
-	data, opcode := make([]byte, blocksOfTransfer*512), uint64(2)
+	for i := range pages - 1 {
+		q.word(pageList+8*i, buffer+0x1000*(i+1))
+	}
+	data, opcode := make([]byte, pages*0x1000), uint64(2)
 	if isWrite {
 		for i := range data {
 			data[i] = byte(q.random.Uint32())
@@ -138,6 +144,10 @@ func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte
 	q.word(at+0x18, buffer)
 	q.word(at+0x28, uint64(block))
 	q.word(at+0x30, blocksOfTransfer-1)
+	if q.pages > 2 && buffer != 0 {
+		q.word(at+0x20, pageList)
+		q.word(at+0x30, uint64(8*q.pages-1))
+	}
 	q.changed("HR")
 	if q.shared {
 		q.lines = append(q.lines, fmt.Sprintf("HB 43081800 8 %016x", q.done+1))
@@ -164,7 +174,7 @@ func (q *queueRecorder) turns(n int) string {
 		q.command(0, 0, 0, nil)
 	}
 	for i := range n {
-		block := q.firstLBA + uint32(i*blocksOfTransfer)
+		block := q.firstLBA + uint32(i*blocksOfTransfer*max(q.pages, 1))
 		q.transfer(true, block)
 		q.transfer(false, block)
 	}
@@ -203,7 +213,7 @@ func replayQueue(t *testing.T, image *lmb.Image, n int) {
 	run("init")
 	random := rand.New(rand.NewPCG(5, 6))
 	for i := range n {
-		block := uint32(random.Uint32()%0x100) * blocksOfTransfer
+		block := uint32(random.Uint32()%0xf0) * blocksOfTransfer
 		var sent []byte
 		for k := range image.Tensors {
 			in := replay.Input(k)
@@ -220,7 +230,7 @@ func replayQueue(t *testing.T, image *lmb.Image, n int) {
 		run("frame")
 		got := replay.Output(slices.IndexFunc(image.Tensors,
 			func(t lmb.Tensor) bool { return t.Name == "out0" }))
-		if !bytes.Equal(got, sent) || len(got) != blocksOfTransfer*512 {
+		if !bytes.Equal(got, sent) || len(got) < blocksOfTransfer*512 {
 			t.Fatalf("frame %d: %d bytes came back, other ones than the %d that were sent", i,
 				len(got), len(sent))
 		}
@@ -395,4 +405,20 @@ func TestQueuesThatDoNotFitAreRefused(t *testing.T) {
 				c.want)
 		}
 	}
+}
+
+// TestPagesOfATransferAreOneTensor has transfers of 3 pages, in other buffers each time, whose
+// addresses are in a list.
+func TestPagesOfATransferAreOneTensor(t *testing.T) {
+	q := newQueueRecorder(5, 3)
+	q.pool, q.pages = 7, 3
+	image, _ := importFrames(t, q.turns(12), Options{})
+	for _, tensor := range image.Tensors {
+		if tensor.Name == "in1" || tensor.Name == "out0" {
+			if size := tensor.Size(); size != 3*0x1000 {
+				t.Errorf("%s has %d bytes", tensor.Name, size)
+			}
+		}
+	}
+	replayQueue(t, image, 200)
 }

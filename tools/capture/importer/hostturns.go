@@ -343,6 +343,26 @@ func (h *hostTurns) findPointers() {
 		}
 		h.reach = append(h.reach, least)
 	}
+	h.joinPages()
+}
+
+// joinPages lets a pointer reach what lies behind the pointers of pages that always follow.
+func (h *hostTurns) joinPages() {
+	for n := range h.pointers {
+		for {
+			next := slices.Clone(h.pointers[n])
+			for k := range next {
+				next[k] += h.reach[n]
+			}
+			at := slices.IndexFunc(h.pointers, func(o []uint64) bool {
+				return slices.Equal(o, next)
+			})
+			if at < 0 || h.reach[at] == 0 {
+				break
+			}
+			h.reach[n], h.reach[at] = h.reach[n]+h.reach[at], 0
+		}
+	}
 }
 
 // clearParts returns the parts that can be found without pointers, and without what several
