@@ -328,6 +328,66 @@ func TestAStopThatUsesARingIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestARingLargerThanItsWindowGetsAWiderOne has a program that stores entries in the DRAM of a
+// Wormhole, and loads them again. They lie farther apart than a window of 1 MiB is wide.
+func TestARingLargerThanItsWindowGetsAWiderOne(t *testing.T) {
+	const window, config = 0xb000000, 0x1fc00530 // TLB window 166
+	var b strings.Builder
+	b.WriteString("LMRECORD 1\nDEVICE 1e52 401e\nBAR 0 100000000 20000000\n" +
+		"BAR 2 120000000 100000\nBAR 4 800000000 2000000\n")
+	accesses := 0
+	access := func(op string, at int, size int, value uint64) {
+		accesses++
+		data := binary.LittleEndian.AppendUint64(nil, value)[:size]
+		fmt.Fprintf(&b, "%s 0 %x %d %x\n", op, at, size, data)
+	}
+	access("W", config, 8, 11<<18) // shows address 0 of tile (0,11)
+	access("R", window+0x48, 4, 0)
+	random := rand.New(rand.NewPCG(3, 4))
+	for run := range uint64(4) {
+		entry, words := window+0x100000+int(run)*0x180000, [8]uint64{}
+		for i := range words {
+			words[i] = random.Uint64()
+			access("W", entry+8*i, 8, words[i])
+		}
+		access("W", window+0x40, 4, 1)
+		for _, value := range []uint64{run, run, run, run, run, run + 1} {
+			access("R", window+0x80, 4, value)
+		}
+		for i := range words {
+			access("R", entry+8*i, 8, words[i])
+		}
+	}
+	fmt.Fprintf(&b, "END %d\n", accesses)
+	record := tempFile(t, "wide.record", b.String())
+	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	exit, out, said := lm(t, "import", "--find-frames", record, "-o", path,
+		"--ring", "0,11,0x100000-0x8fffff=0x100000..0x900000",
+		"--ring", "0,11,0x80=0..0x100")
+	if exit != 0 {
+		t.Fatalf("lm import: exit %d: %s%s", exit, out, said)
+	}
+	_, text, _ := lm(t, "dump", path)
+	for _, want := range []string{"ring ring0 begin 0x0 end 0x800000\n",
+		"window wide0 tlb size 16MiB\n", "  point     wide0 tile 0,11 address 0x0\n",
+		"  advance   ring0 0x180000\n  with      ring0 offset\n  copy.8    wide0+0x100000 <- in0",
+		"  with      ring0 offset\n  copy.8    out0[0:64] <- wide0+0x100000\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the listing lacks %q: %s", want, text)
+		}
+	}
+	for flag, message := range map[string]string{
+		"0,11,0x100000-0x8fffff=0x100000..0x1100000": "does not lie in one window",
+		"0,11,0x100000-0x8fffff=0x100000..0x200000":  "does not fit the recording",
+	} {
+		exit, _, said := lm(t, "import", "--find-frames", record, "-o", path, "--ring", flag,
+			"--ring", "0,11,0x80=0..0x100")
+		if exit != 65 || !strings.Contains(said, message) {
+			t.Errorf("--ring %s: exit %d, %q, want 65 and %q", flag, exit, said, message)
+		}
+	}
+}
+
 // TestNumbersInsideAnEntryMove has a device that computes only what has the next count and the next
 // slot: the slot starts again in the recording, the count does not.
 func TestNumbersInsideAnEntryMove(t *testing.T) {

@@ -426,11 +426,11 @@ func (p *ringPlan) usesRing(i int) (uses bool) {
 	return uses
 }
 
-// isEntryAgain reports whether block i is in the same entry in host memory as others before it: the
-// device writes to the entry that the program has stored.
+// isEntryAgain reports whether block i is in the same entry as others before it, such as what the
+// device writes to an entry that the program has stored.
 func (p *ringPlan) isEntryAgain(blocks []block, before []int, i int) bool {
 	a, b := blocks[before[0]].first, blocks[i].first
-	return p.turns[0][a].part != nil && !slices.ContainsFunc(p.turns, func(turn []element) bool {
+	return !slices.ContainsFunc(p.turns, func(turn []element) bool {
 		return turn[a].address-turn[a].lead != turn[b].address-turn[b].lead
 	})
 }

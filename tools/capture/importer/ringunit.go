@@ -5,6 +5,8 @@ import (
 	"slices"
 )
 
+const unitsMax = 1 << 12 // of an entry: each is a command of the frame
+
 // fitUnits finds the steps in a ring whose entries go on at its begin where they reach its end, as
 // --ring says. Such a ring moves by one unit at a time. The values are begins of units.
 func fitUnits(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
@@ -16,9 +18,13 @@ func fitUnits(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
 			from, to = points[i-1].values[0], points[i].values[0]
 		}
 		times := (to&^s.Parity - from&^s.Parity + size) % size / s.Unit
-		if times == 0 {
+		switch {
+		case times == 0:
 			return r, fmt.Sprintf("the number in line %d is the same unit as the one before",
 				points[i].lines[0])
+		case times > unitsMax:
+			return r, fmt.Sprintf("it moves by %d units of --ring before line %d, at most %d are "+
+				"possible", times, points[i].lines[0], unitsMax)
 		}
 		r.steps, r.times = append(r.steps, s.Unit), append(r.times, times)
 	}

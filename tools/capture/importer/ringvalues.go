@@ -11,27 +11,39 @@ import (
 
 // splitWords makes two accesses of each store of 8 bytes with a number of 4 bytes that rises.
 func (p *ringPlan) splitWords() {
-	for i := 0; i < len(p.turns[0]); i++ {
-		e := &p.turns[0][i]
-		if e.op != stepStore || !e.memory || e.width != 8 || !p.differs(i) {
-			continue
-		}
-		var low, high []uint64
-		for _, v := range p.column(i) {
-			low, high = append(low, v&0xffffffff), append(high, v>>32)
-		}
-		if !isConstant(low) && !isPointer(low) || !isConstant(high) && !isPointer(high) {
-			continue
-		}
-		for t, turn := range p.turns {
-			e := turn[i]
-			e.width, e.value = 4, low[t]
-			next := e
-			next.address, next.value = e.address+4, high[t]
-			p.turns[t] = slices.Replace(turn, i, i+1, e, next)
-		}
-		i++
+	splits := make([]bool, len(p.turns[0]))
+	for i := range splits {
+		splits[i] = p.hasNumberOf4Bytes(i)
 	}
+	if !slices.Contains(splits, true) {
+		return
+	}
+	for t, turn := range p.turns {
+		var list []element
+		for i, e := range turn {
+			if !splits[i] {
+				list = append(list, e)
+				continue
+			}
+			low, high := e, e
+			low.width, low.value = 4, e.value&0xffffffff
+			high.width, high.value, high.address = 4, e.value>>32, e.address+4
+			list = append(list, low, high)
+		}
+		p.turns[t] = list
+	}
+}
+
+func (p *ringPlan) hasNumberOf4Bytes(i int) bool {
+	e := &p.turns[0][i]
+	if e.op != stepStore || !e.memory || e.width != 8 || !p.differs(i) {
+		return false
+	}
+	var low, high []uint64
+	for _, v := range p.column(i) {
+		low, high = append(low, v&0xffffffff), append(high, v>>32)
+	}
+	return (isConstant(low) || isPointer(low)) && (isConstant(high) || isPointer(high))
 }
 
 func isConstant(list []uint64) bool {

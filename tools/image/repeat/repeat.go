@@ -139,7 +139,7 @@ type ring struct {
 
 const (
 	lapsMin     = 2 // laps of each ring that are looked at
-	accessesMax = 1 << 22
+	accessesMax = 1 << 20
 )
 
 // runs calls do for each access of two runs of the sequence, or of as many as its rings need.
