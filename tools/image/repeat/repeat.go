@@ -174,6 +174,7 @@ func (c *checker) each(sequence int, do func(e *lmb.Effect)) {
 				changed.Offset += c.moved.Offset
 				changed.Value = (changed.Value + c.moved.Value) ^ c.moved.Mask
 				e.Command, e.Address = &changed, e.Address+uint64(c.moved.Offset)
+				e.Size -= e.Spread // the ring is at one place
 				c.accesses++
 				do(e)
 			}
