@@ -1,6 +1,7 @@
 package hal
 
-// A load faults if the device is gone, or if a mapped file was truncated.
+// A load faults if the device is gone, or if a mapped file was truncated. SetPanicOnFault is in
+// golang.go.
 
 // Panic describes what Recover has caught; zero: nothing.
 type Panic struct {

@@ -1,6 +1,10 @@
 package hal
 
-import "strconv"
+import (
+	"strconv"
+
+	"lightmetal/boards"
+)
 
 // Open opens a device by name, with numbers in hex:
 //
@@ -24,6 +28,19 @@ func Open(name string) (Device, error) {
 	}
 	d.initFromBoard()
 	return d, nil
+}
+
+// initFromBoard sets nothing for unknown ids. A driver that programs TLB windows also programs the
+// outbound translation.
+func (d *device) initFromBoard() {
+	board := boards.FindByID(d.pciFunction.Vendor, d.pciFunction.Device)
+	if board == nil {
+		return
+	}
+	d.tlb.layout = board.TLB
+	if d.tlb.driver == nil {
+		d.outbound.layout = board.Outbound
+	}
 }
 
 // ParseDeviceName checks a name; the device need not exist. Only Identity of the result may be

@@ -25,19 +25,6 @@ type tlbDriver interface {
 	programWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 }
 
-// initFromBoard sets nothing for unknown ids. A driver that programs TLB windows also programs the
-// outbound translation.
-func (d *device) initFromBoard() {
-	board := boards.FindByID(d.pciFunction.Vendor, d.pciFunction.Device)
-	if board == nil {
-		return
-	}
-	d.tlb.layout = board.TLB
-	if d.tlb.driver == nil {
-		d.outbound.layout = board.Outbound
-	}
-}
-
 // mapTLBWindow maps a complete TLB window: it may be larger than w, and a Point may move the
 // aperture anywhere in it.
 func (d *device) mapTLBWindow(w *fbs.Window) (*Aperture, error) {

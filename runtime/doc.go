@@ -39,9 +39,11 @@
 //
 // Load (load.go) checks the devices, the longest times and the available memory (memory.go),
 // reserves the arena, and maps the windows (Device.Map: hal/device_linux.go; host memory:
-// hostmem_linux.go). It builds a table of the addresses of windows, and one of payload and tensors.
-// The Write has an index in the first table, but a Relocate stores the bus address of a window, and
-// a Point programs a TLB window: Load writes their values into a copy of the commands.
+// hal/hostmem_linux.go; its bus addresses: the file of the backend, such as hal/vfio_linux.go, and
+// hal/outbound_linux.go for tiles). It builds a table of the addresses of windows, and one of
+// payload and tensors. The Write has an index in the first table, but a Relocate stores the bus
+// address of a window, and a Point programs a TLB window: Load writes their values into a copy of
+// the commands.
 //
 // Freeze (freeze.go) locks commands and arena into memory and turns Go's garbage collector off
 // (golang.go, or golang_debug.go with -tags nolinkname). LockMemory (lock.go) locks the rest. After

@@ -177,7 +177,7 @@ func (r *kernelDriverRig) boot(t *testing.T, args []string) (console string, err
 	var out bytes.Buffer
 	qemu.Stdout, qemu.Stderr = &out, &out
 	go func() {
-		if err := monitor.waitUntilStuck(ctx, 2); err != nil {
+		if err := monitor.waitUntilStuck(ctx, 2, 5*time.Second); err != nil {
 			cancel(err)
 		}
 	}()

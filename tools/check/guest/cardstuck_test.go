@@ -6,18 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
 
-// A processor is stuck if stuckLooks looks in a row, each after stuckPause, find it asleep at the
-// same place with the same interrupts pending.
-const (
-	stuckLooks = 6
-	stuckPause = 5 * time.Second
-)
+// A processor is stuck if so many looks in a row, each after a pause, find it asleep at the same
+// place with the same interrupts pending.
+const stuckLooks = 6
 
 // errStuck is the end of a machine with a stuck processor. QEMU 7.2 emulates SVM with a defect:
 // seldom, a processor that has left a guest keeps its global interrupt flag at 0, accepts no
@@ -45,7 +44,8 @@ func sleepState(registers, apic string) string {
 }
 
 // waitUntilStuck returns errStuck when a processor is stuck, and nil if the machine ended before.
-func (m *qemuMonitor) waitUntilStuck(ctx context.Context, processors int) error {
+func (m *qemuMonitor) waitUntilStuck(ctx context.Context, processors int,
+	pause time.Duration) error {
 	lines := bufio.NewScanner(m.from) // ends when the test closes the pipe
 	lines.Buffer(nil, 1<<20)
 	ask := func(command string, processor int) (answer string) {
@@ -64,7 +64,7 @@ func (m *qemuMonitor) waitUntilStuck(ctx context.Context, processors int) error 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(stuckPause):
+		case <-time.After(pause):
 		}
 		for n := range processors {
 			state := sleepState(ask("info registers", n), ask("info lapic", n))
@@ -79,11 +79,14 @@ func (m *qemuMonitor) waitUntilStuck(ctx context.Context, processors int) error 
 	}
 }
 
+const (
+	asleep  = "CPU#0\r\nRIP=ffffffff81d0fa3f RFL=00000202 [-------] CPL=0 II=0 SMM=0 HLT=1"
+	awake   = "CPU#0\r\nRIP=ffffffff811c5cc5 RFL=00000202 [-------] CPL=0 II=0 SMM=0 HLT=0"
+	pending = "ISR\t (none)\r\nIRR\t 236 251 \r\n\r\nAPR 0x00"
+)
+
 func TestSleepingProcessorsAreRead(t *testing.T) {
 	t.Parallel()
-	const asleep = "CPU#0\r\nRIP=ffffffff81d0fa3f RFL=00000202 [-------] CPL=0 II=0 SMM=0 HLT=1"
-	const awake = "RIP=ffffffff811c5cc5 RFL=00000202 [-------] CPL=0 II=0 SMM=0 HLT=0"
-	const pending = "ISR\t (none)\r\nIRR\t 236 251 \r\n\r\nAPR 0x00"
 	for _, test := range []struct{ name, registers, apic, want string }{
 		{"stuck", asleep, pending, "at ffffffff81d0fa3f with 236 251"},
 		{"nothing pending", asleep, "ISR\t (none)\r\nIRR\t (none)\r\n", ""},
@@ -93,5 +96,53 @@ func TestSleepingProcessorsAreRead(t *testing.T) {
 		if got := sleepState(test.registers, test.apic); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+func TestStuckProcessorIsFound(t *testing.T) {
+	t.Parallel()
+	fromTest, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, toTest, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	go func() { // processor 0 takes its interrupts, processor 1 wakes up once
+		defer toTest.Close()
+		for requests := json.NewDecoder(fromTest); ; {
+			var request struct {
+				Arguments struct {
+					Command   string `json:"command-line"`
+					Processor int    `json:"cpu-index"`
+				}
+			}
+			if requests.Decode(&request) != nil {
+				return
+			}
+			answer := asleep
+			if request.Arguments.Command == "info lapic" {
+				if answer = pending; request.Arguments.Processor == 0 {
+					answer = "IRR\t (none)"
+				}
+			} else if request.Arguments.Processor == 1 {
+				if looks++; looks == stuckLooks {
+					answer = awake
+				}
+			}
+			_ = json.NewEncoder(toTest).Encode(map[string]string{"return": answer})
+		}
+	}()
+	m := &qemuMonitor{to: to, from: from}
+	got := m.waitUntilStuck(t.Context(), 2, time.Millisecond)
+	to.Close()
+	for range 2 { // wait for the end of the other side
+		_, _ = from.Read(make([]byte, 1))
+	}
+	if !errors.Is(got, errStuck) || !strings.Contains(got.Error(), "processor 1") ||
+		looks != 2*stuckLooks {
+		t.Errorf("%v after %d looks, want processor 1 after %d", got, looks, 2*stuckLooks)
 	}
 }

@@ -23,6 +23,7 @@ import (
 // of scenarios on `host` boot machines themselves. TEXT is part of the output of the program.
 var hostSteps = map[string]hostStep[*hostRun]{
 	"lm":          {"STATUS TEXT ARGUMENT...", (*hostRun).runLm},
+	"import":      {"STATUS ARGUMENT...", (*hostRun).importRecord},
 	"guest":       {"STATUS TEXT ARGUMENT...", (*hostRun).runGuest}, // its files are in $dir
 	"bare":        {"STATUS TEXT [ARGUMENT...]", (*hostRun).runBare},
 	"firmware":    {"STATUS TEXT [ARGUMENT...]", (*hostRun).bootFirmware}, // PATH=FILE, or PID 1's
@@ -116,6 +117,17 @@ func (h *hostRun) requireEnd(status, text string, exit int) error {
 
 func (h *hostRun) runLm(args []string) error {
 	return h.run(args[0], args[1], fromEnv(h.t, "LM_GUEST_LM"), args[2:]...)
+}
+
+// importRecord runs lm import. If that rejects a page that both the program and the device wrote,
+// it runs again, and the bytes that were named are the program's.
+func (h *hostRun) importRecord(args []string) error {
+	args = append([]string{args[0], "", "import"}, args[1:]...)
+	err := h.runLm(args)
+	if data := regexp.MustCompile(`--as-data (bus:\S+)`).FindStringSubmatch(h.output); data != nil {
+		err = h.runLm(append(args, "--as-data", data[1]))
+	}
+	return err
 }
 
 func (h *hostRun) runGuest(args []string) error {
