@@ -86,8 +86,8 @@ func (o *Options) isInRing(bus uint64) bool {
 	})
 }
 
-// showRings makes the windows of host memory show all of the rings, and as much behind them as a use
-// has, because an image is checked as if a use could begin at the end.
+// showRings makes the windows of host memory show all of the rings, and as much behind them as a
+// use has: an image is checked as if a use could begin at the end.
 func (l *lifter) showRings() {
 	for i := range l.options.moves {
 		u := &l.options.moves[i]
