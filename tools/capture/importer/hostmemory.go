@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 
 	"lightmetal/boards/chips"
@@ -30,6 +31,7 @@ type hostMemory struct {
 	// Of a frame with Options.hostParts: stores of the program that are not in pages yet
 	frameStores []hostStore
 	undecided   []undecidedRange
+	whole       wholeHost
 }
 
 // Device processes an access of the device to host memory at a bus address.
@@ -72,6 +74,13 @@ func (l *lifter) processRead(line int, time int64, s hostStore, inside, between 
 	if l.host.exact {
 		l.flushDeviceWrites(time)
 		h.pages.Set(s.offset, s.data)
+	} else if l.host.isWhole() && (inside || between && l.options.isInRing(h.bus+s.offset)) {
+		h.pages.Set(s.offset, s.data)
+		if inside {
+			l.placeWhole(line, time, s)
+			l.host.storedSinceSlot = true
+		}
+		return
 	} else {
 		stored = l.learnStores(s, early)
 	}
@@ -195,7 +204,7 @@ func (l *lifter) processWrite(line int, time int64, s hostStore) {
 		}
 	}
 	pages.Set(s.offset, s.data)
-	if !fresh || l.ignoresWrite(s) {
+	if !fresh && !l.host.isWhole() || l.ignoresWrite(s) {
 		return // no change, so the program cannot have noticed it
 	}
 	if len(l.host.pendingWrites) == 0 {
@@ -219,6 +228,7 @@ func (l *lifter) flushDeviceWrites(time int64) {
 	if len(wrote) == 0 {
 		return
 	}
+	polled := -1 // word of which a poll compares all
 	for _, c := range l.host.pendingChanges {
 		h, word := &l.hostSpaces[c.host], c.offset&^3
 		value := h.pages.Bytes(word, 4)
@@ -238,10 +248,15 @@ func (l *lifter) flushDeviceWrites(time int64) {
 			offset: uint32(word), target: -1,
 			flags: flags,
 		})
+		if mask == math.MaxUint32 && !l.host.exact {
+			polled = int(word)
+		}
 	}
 	l.host.pendingChanges = l.host.pendingChanges[:0]
 	for _, s := range mergeStores(wrote) {
-		l.compareHost(s, time)
+		if !l.options.movesHost() || int(s.offset) != polled || len(s.data) != 4 {
+			l.compareHost(s, time)
+		}
 	}
 }
 
@@ -305,13 +320,19 @@ func (l *lifter) prepareAccess(s *step) {
 		l.flushDeviceWrites(s.time)
 		return
 	}
+	w := &l.host.whole
+	w.noteWait(s)
 	if s.op != stepStore || len(l.hostSpaces) == 0 && len(l.host.enabled) == 0 {
 		return
 	}
+	w.waited = w.waited || len(l.host.pendingWrites) > 0
 	l.flushDeviceWrites(s.time)
 	if end := l.steps.lastStep(); l.host.storedSinceSlot || end == nil || end.op != stepStore {
-		l.host.slotStep = l.addPlaceholder(int(s.line), s.time)
-		l.host.storedSinceSlot = false
+		w.lateSlot = l.addPlaceholder(int(s.line), s.time)
+		if !w.enabled || w.waited || l.host.slotStep < 0 {
+			l.host.slotStep = w.lateSlot
+		}
+		l.host.storedSinceSlot, w.waited = false, false
 	}
 }
 

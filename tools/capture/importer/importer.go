@@ -261,6 +261,7 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 		l.addHostParts(0, 0)
 	}
 	l.flushDeviceWrites(0)
+	l.showRings()
 	l.msix, l.hasVectors = t.MSIX, t.Vectors.Count > 0
 	return l, t, err
 }

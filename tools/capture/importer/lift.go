@@ -71,6 +71,7 @@ func (l *lifter) Start(b *boards.Board) {
 	l.part.init(l.options.Part)
 	l.cut.init(&l.options)
 	l.host = hostMemory{iatuState: newIATUState(b), slotStep: -1}
+	l.host.whole.enabled = l.exactTimes || l.options.movesHost()
 	for i, h := range l.options.Host {
 		l.addHostSpace(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)),
 			fromUser:      true,

@@ -111,7 +111,11 @@ func (f *ringFinder) findChunks() {
 			add()
 			open = chunk{}
 		}
-		if !s.accessesDevice() || f.skipped[i] || f.isExactHost(s) {
+		if c, ok := f.wholeChunk(s, i); ok {
+			add()
+			open = c
+		}
+		if !s.accessesDevice() || f.skipped[i] || f.isExactHost(s) || f.isPolledWhole(i) {
 			continue
 		}
 		next := chunk{first: i, end: i + 1}
@@ -363,7 +367,7 @@ func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason st
 		c.nextLine = p.stopLine(end, c)
 	}
 	c.deadlineUs = f.longestWait()
-	return c, f.lineReason(c)
+	return c, ""
 }
 
 // skipsIn reports whether a repetition has steps that are left out, so that it cannot be the frame.
@@ -380,23 +384,6 @@ func (f *ringFinder) skipsIn(start, period int) bool {
 	return false
 }
 
-// lineReason says why a candidate cannot be cut out of the trace.
-func (f *ringFinder) lineReason(c *Candidate) string {
-	for i := range f.steps.count {
-		s := f.steps.at(i)
-		line := int(s.line)
-		if line < c.Lines[0] || line > c.Lines[1] {
-			continue
-		}
-		if !f.isExactHost(s) && (s.op == stepHostStores || s.accessesDevice() &&
-			f.windows[s.window].Kind == gen.WindowKindHost) {
-			return fmt.Sprintf("line %d: the repetition uses host memory, and rings there are "+
-				"found only in recordings of lm record and lm serve", line)
-		}
-	}
-	return ""
-}
-
 func spaceOfRoute(t *fbs.TileRoute) spaceKey {
 	return spaceKey{kind: gen.WindowKindTlb, x: t.X, y: t.Y, xStart: t.XStart, yStart: t.YStart,
 		multicast: t.Multicast}
@@ -408,7 +395,9 @@ func (f *ringFinder) elements(first, count int) (list []element) {
 		c := &f.chunks[first+n]
 		for i := c.first; i < c.end; i++ {
 			s := f.steps.at(i)
-			if !s.accessesDevice() || f.skipped[i] || f.isExactHost(s) {
+			list = append(list, f.wholeElements(s, c.chunkKey, n)...)
+			if !s.accessesDevice() || f.skipped[i] || f.isExactHost(s) ||
+				f.isPolledWhole(i) {
 				continue
 			}
 			elements := s.elementCount()

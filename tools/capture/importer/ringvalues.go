@@ -66,7 +66,7 @@ func (p *ringPlan) differs(i int) bool {
 func (p *ringPlan) values(blocks []block) (reason string) {
 	explained := make([]bool, len(p.turns[0]))
 	for i := range p.turns[0] {
-		if p.turns[0][i].op == stepPoll {
+		if e := &p.turns[0][i]; e.op == stepPoll && e.space != hostSpaceKey {
 			p.notePoll(i)
 		}
 		if !p.differs(i) {
