@@ -116,7 +116,7 @@ func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 	buffer := uint64(bufferPool)
 	pages := uint64(max(q.pages, 1))
 	if q.pool > 0 {
-		buffer += uint64(q.buffers%q.pool) * 0x1000 * pages
+		buffer += uint64(q.pool-1-q.buffers%q.pool) * 0x1000 * pages // it falls, as in qemu-io
 	} else if isWrite {
 		buffer += 0x2000
 	}

@@ -346,7 +346,8 @@ func (h *hostTurns) findPointers() {
 	h.joinPages()
 }
 
-// joinPages lets a pointer reach what lies behind the pointers of pages that always follow.
+// joinPages lets a pointer reach what lies behind the pointers of pages of the same command that
+// always follow.
 func (h *hostTurns) joinPages() {
 	for n := range h.pointers {
 		for {
@@ -357,7 +358,7 @@ func (h *hostTurns) joinPages() {
 			at := slices.IndexFunc(h.pointers, func(o []uint64) bool {
 				return slices.Equal(o, next)
 			})
-			if at < 0 || h.reach[at] == 0 {
+			if at < 0 || h.reach[at] == 0 || h.storedIn[at] != h.storedIn[n] {
 				break
 			}
 			h.reach[n], h.reach[at] = h.reach[n]+h.reach[at], 0
