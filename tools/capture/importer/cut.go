@@ -96,7 +96,8 @@ func (l *lifter) startSegment(now segment, a *traces.Access) {
 		operand: int32(now)})
 	l.lastStore, l.host.slotStep, l.host.storedSinceSlot = step{}, -1, false
 	for _, s := range l.cut.leftOutStores {
-		if !l.isInHostRing(s) {
+		bus := l.hostSpaces[s.host].bus + s.offset
+		if !l.options.isInHostRing(bus, uint64(len(s.data))) {
 			l.placeStore(a.Line, a.Time, s)
 		}
 	}

@@ -30,15 +30,6 @@ func (l *lifter) isInHostParts(bus, n uint64) bool {
 	})
 }
 
-// isInHostRing reports whether a store is to a ring of the frame.
-func (l *lifter) isInHostRing(s hostStore) bool {
-	at := l.hostSpaces[s.host].bus + s.offset
-	return slices.ContainsFunc(l.options.moves, func(u ringUse) bool {
-		return !u.isValue && u.space == hostSpaceKey && at < u.ring.end &&
-			u.ring.begin < at+uint64(len(s.data))
-	})
-}
-
 // addHostParts adds the steps of the parts before the access in a line; 0: behind the last access.
 func (l *lifter) addHostParts(line int, time int64) {
 	var parts []*hostPart

@@ -74,7 +74,7 @@ func (l *lifter) processRead(line int, time int64, s hostStore, inside, between 
 	if l.host.exact {
 		l.flushDeviceWrites(time)
 		h.pages.Set(s.offset, s.data)
-	} else if l.host.isWhole() && (inside || between && l.options.isInRing(h.bus+s.offset)) {
+	} else if l.host.isWhole() && (inside || between && l.options.isInHostRing(h.bus+s.offset, 1)) {
 		h.pages.Set(s.offset, s.data)
 		if inside {
 			l.placeWhole(line, time, s)

@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/capture/record"
 )
 
 // A recording shows of host memory only what has changed before a store to the device. So each
 // repetition shows other bytes of the same work. hostTurns finds the parts of host memory that all
-// repetitions use, and gives each repetition all bytes of them.
+// repetitions use, and adds all their bytes to each repetition.
 //
 // A part is at a fixed place, is an entry of a ring, or lies behind a pointer that the program
 // stores in the same repetition. Of a pointer that moves, each run uses the first one.
@@ -411,11 +412,7 @@ func (h *hostTurns) addPointer(column []uint64, gap int) {
 // column returns a number in a part, for each repetition.
 func (p *hostPart) column(at uint64, width int) (list []uint64) {
 	for _, data := range p.values {
-		v := uint64(0)
-		for i := range width {
-			v |= uint64(data[at+uint64(i)]) << (8 * i)
-		}
-		list = append(list, v)
+		list = append(list, traces.Little(data[at:at+uint64(width)]))
 	}
 	return list
 }
@@ -577,12 +574,8 @@ func (h *hostTurns) elementsOf(p *hostPart, k, chunk int) (list []element) {
 		line = int(h.finder.steps.at(o.first).line)
 	}
 	for at := uint64(0); at < p.end-p.first; at += width {
-		v := uint64(0)
-		for i := range width {
-			v |= uint64(p.values[k][at+i]) << (8 * i)
-		}
-		e := element{address: base + at, value: v, line: line, chunk: chunk, part: p,
-			lead: p.lead}
+		e := element{address: base + at, value: traces.Little(p.values[k][at : at+width]),
+			line: line, chunk: chunk, part: p, lead: p.lead}
 		e.space, e.width, e.memory, e.op = hostSpaceKey, uint8(width), true, stepStore
 		if p.wrote {
 			e.op = stepLoad

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/capture/record"
 )
 
@@ -79,10 +80,10 @@ func (l *lifter) placeWhole(line int, time int64, s hostStore) {
 	l.placeStore(line, time, s)
 }
 
-// isInRing reports whether an address of host memory is in a ring of the frame.
-func (o *Options) isInRing(bus uint64) bool {
+// isInHostRing reports whether a ring of the frame has one of n bytes at a bus address.
+func (o *Options) isInHostRing(bus, n uint64) bool {
 	return slices.ContainsFunc(o.moves, func(u ringUse) bool {
-		return !u.isValue && u.space == hostSpaceKey && u.ring.begin <= bus && bus < u.ring.end
+		return !u.isValue && u.space == hostSpaceKey && bus < u.ring.end && u.ring.begin < bus+n
 	})
 }
 
@@ -129,12 +130,9 @@ func (f *ringFinder) wholeElements(s *step, key chunkKey, chunk int) (list []ele
 	stores, width := f.wholeStores(s)
 	for _, o := range stores {
 		for at := uint64(0); at < uint64(len(o.data)); at += width {
-			v := uint64(0)
-			for i := range width {
-				v |= uint64(o.data[at+i]) << (8 * i)
-			}
-			list = append(list, element{chunkKey: key, value: v, line: int(s.line), chunk: chunk,
-				address: f.hostSpaces[o.host].bus + o.offset + at})
+			list = append(list, element{chunkKey: key, line: int(s.line), chunk: chunk,
+				address: f.hostSpaces[o.host].bus + o.offset + at,
+				value:   traces.Little(o.data[at : at+width])})
 		}
 	}
 	return list

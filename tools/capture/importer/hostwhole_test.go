@@ -56,7 +56,7 @@ func newHostRingDevice() *hostRingDevice {
 		results: hostRing{0x800, 0xa00, 0x800, 0}, log: func(string, uint64, []byte) {}}
 }
 
-// Connect gives the device a host.
+// Connect implements mock.BusMaster.
 func (d *hostRingDevice) Connect(host *mock.Host) { d.host = host.Bytes }
 
 // Load implements mock.Model.

@@ -62,26 +62,41 @@ func (w *ringWriter) removeStop(report *Report) {
 		return
 	}
 	for c := range w.image.Sequences[at].All() {
-		if c.Opcode == gen.OpcodePoint {
-			route, _ := boards.UnpackTileRoute(c.Mask)
-			w.shown[c.Window] = windowTarget{route: route, address: c.Value}
-			continue
+		w.notePoint(c)
+		if u := w.usedRing(c); u != nil {
+			report.addPass("rings", passResult{summary: fmt.Sprintf("the sequence stop is left "+
+				"out: it uses the ring at %s0x%x where the recording was, not where the frames "+
+				"are", u.space, u.address)})
+			w.image.Sequences = slices.Delete(w.image.Sequences, at, at+1)
+			return
 		}
-		space, address, size := w.placeOfCommand(c)
-		for i := range w.options.moves {
-			u := &w.options.moves[i]
-			first, end := u.address, u.address+u.size
-			if !u.isValue {
-				first, end = u.ring.begin, u.ring.end
-			}
-			if size > 0 && u.space == space && address < end && first < address+size {
-				report.addPass("rings", passResult{summary: fmt.Sprintf("the sequence stop is "+
-					"left out: it uses the ring at %s0x%x where the recording was, not where "+
-					"the frames are", u.space, u.address)})
-				w.image.Sequences = slices.Delete(w.image.Sequences, at, at+1)
-				return
-			}
+	}
+}
+
+// usedRing returns the first use of the ring that a command accesses, or nil.
+func (w *ringWriter) usedRing(c *lmb.Command) *ringUse {
+	space, address, size := w.placeOfCommand(c)
+	if c.Opcode == gen.OpcodePoint || size == 0 {
+		return nil
+	}
+	for i := range w.options.moves {
+		u := &w.options.moves[i]
+		first, end := u.address, u.address+u.size
+		if !u.isValue {
+			first, end = u.ring.begin, u.ring.end
 		}
+		if u.space == space && address < end && first < address+size {
+			return u
+		}
+	}
+	return nil
+}
+
+// notePoint notes the tiles that a window shows from a Point on.
+func (w *ringWriter) notePoint(c *lmb.Command) {
+	if c.Opcode == gen.OpcodePoint {
+		route, _ := boards.UnpackTileRoute(c.Mask)
+		w.shown[c.Window] = windowTarget{route: route, address: c.Value}
 	}
 }
 
@@ -140,10 +155,7 @@ func (w *ringWriter) placeOfCommand(c *lmb.Command) (space spaceKey, address, si
 
 // move appends a command of the frame, in parts if a ring moves only a part of it.
 func (w *ringWriter) move(c lmb.Command) error {
-	if c.Opcode == gen.OpcodePoint {
-		route, _ := boards.UnpackTileRoute(c.Mask)
-		w.shown[c.Window] = windowTarget{route: route, address: c.Value}
-	}
+	w.notePoint(&c)
 	space, address, size := w.placeOfCommand(&c)
 	if c.Opcode == gen.OpcodePoint || size == 0 {
 		w.out = append(w.out, c)
@@ -282,7 +294,7 @@ func (w *ringWriter) setExact(c *lmb.Command, u *ringUse) {
 }
 
 func (w *ringWriter) advance(u *ringUse) {
-	for n := uint64(0); n < max(u.times, 1) && u.advance != 0; n++ {
+	for range u.times {
 		w.out = append(w.out, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeAdvance,
 			Index: w.indexes[u.ring], Value: u.advance}})
 	}

@@ -38,12 +38,21 @@ type plannedRing struct {
 	entryBit int
 }
 
+func newRing(fit ringFit, first *element, isValue bool) plannedRing {
+	r := plannedRing{ringFit: fit, place: placeOf(first), space: first.space, line: first.line,
+		address: first.address, isValue: isValue}
+	if !isValue {
+		r.address -= first.lead
+	}
+	return r
+}
+
 // ringUse is how a ring changes accesses of the frame.
 type ringUse struct {
 	ring     *plannedRing
 	number   int
-	advance  uint64 // before the first access; 0: a use before has advanced
-	times    uint64 // that the ring advances; 0: once
+	advance  uint64 // before the first access, so many times
+	times    uint64 // 0: a use before has advanced
 	isValue  bool
 	shift    uint32
 	parity   uint64
@@ -189,8 +198,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 	if reason == "" && fit.parity != 0 {
 		reason = "its addresses start again in another way in each lap"
 	}
-	r := plannedRing{ringFit: fit, place: placeOf(first), address: first.address - first.lead,
-		space: first.space, line: first.line}
+	r := newRing(fit, first, false)
 	if reason == "" {
 		reason = p.settle(&r, first)
 	}
@@ -206,7 +214,7 @@ func (p *ringPlan) addressRing(blocks []block, group int) (reason string) {
 				size:     uint64(blocks[i].end-blocks[i].first) * uint64(from.width),
 				position: base - r.begin}
 			if k == 0 {
-				u.advance = r.steps[n]
+				u.advance, u.times = r.steps[n], 1
 			}
 			p.uses = append(p.uses, u)
 		}
@@ -247,6 +255,9 @@ func placeOf(e *element) Place {
 // settle decides where a ring begins and ends: as the user says, as the program stored, or as the
 // recording shows. It returns the reason why none of these does.
 func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
+	if r.unit != 0 {
+		return "" // of --ring
+	}
 	if s := p.finder.specOf(first, r.isValue); s != nil {
 		switch {
 		case s.EntryBit >= 0 && !r.isValue:

@@ -308,7 +308,7 @@ func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 // endsWithResults reports whether the first data of repetitions that begin at a chunk are stored,
 // and the last ones loaded.
 func (f *ringFinder) endsWithResults(r runs.Run, start int) bool {
-	const turnsMax = 6 // which tell data from numbers that rise
+	const turnsMax = 6 // enough to distinguish data from numbers that rise
 	var p ringPlan
 	for at := start; at+r.Period <= r.End() && len(p.turns) < turnsMax; at += r.Period {
 		p.turns = append(p.turns, f.elements(at, r.Period))

@@ -7,6 +7,14 @@ import (
 
 const unitsMax = 1 << 12 // of an entry: each is a command of the frame
 
+// fitSpec finds the ring of some points, of which the user may have described the units.
+func fitSpec(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
+	if s != nil && s.Unit != 0 {
+		return fitUnits(points, s)
+	}
+	return fitRing(points)
+}
+
 // fitUnits finds the steps in a ring whose entries go on at its begin where they reach its end, as
 // --ring says. Such a ring moves by one unit at a time. The values are begins of units.
 func fitUnits(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
@@ -84,16 +92,14 @@ func (p *ringPlan) unitRing(blocks []block, group int, s *RingSpec) (reason stri
 	if reason != "" {
 		return reason
 	}
-	first := &p.turns[0][parts[0].first]
-	p.rings = append(p.rings, plannedRing{ringFit: fit, place: placeOf(first),
-		address: first.address, line: first.line})
+	p.rings = append(p.rings, newRing(fit, &p.turns[0][parts[0].first], false))
 	for _, part := range parts {
 		e := &p.turns[0][part.first]
 		u := ringUse{number: len(p.rings) - 1, space: e.space, address: e.address,
 			size:     uint64(part.end-part.first) * uint64(e.width),
 			position: points[part.point].values[0] - s.Begin}
 		if part.isNext {
-			u.advance, u.times = s.Unit, fit.times[part.point]
+			u.advance, u.times = s.Unit, fit.timesOf(part.point)
 		}
 		p.uses = append(p.uses, u)
 	}
@@ -153,6 +159,9 @@ func (f *ringFinder) follows(before, e *element) bool {
 // isSplit reports whether an entry goes on at the begin of its ring in a repetition, whose data are
 // then no tensor.
 func (f *ringFinder) isSplit(start, period int) bool {
+	if !slices.ContainsFunc(f.options.Rings, func(s RingSpec) bool { return s.Unit != 0 }) {
+		return false
+	}
 	list := f.elements(start, period)
 	for i := 1; i < len(list); i++ {
 		a, b := &list[i-1], &list[i]

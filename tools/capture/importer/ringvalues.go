@@ -145,17 +145,9 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 		}
 		points = append(points, ringPoint{column, lines})
 	}
-	var fit ringFit
-	spec := p.finder.specOf(e, true)
-	hasUnit := spec != nil && spec.Unit != 0
-	if hasUnit {
-		fit, reason = fitUnits(points, spec)
-	} else {
-		fit, reason = fitRing(points)
-	}
-	r := plannedRing{ringFit: fit, place: placeOf(e), address: e.address, line: e.line,
-		space: e.space, isValue: true}
-	if reason == "" && !hasUnit {
+	fit, reason := fitSpec(points, p.finder.specOf(e, true))
+	r := newRing(fit, e, true)
+	if reason == "" {
 		reason = p.settle(&r, e)
 	}
 	if reason != "" {

@@ -75,12 +75,14 @@ type ringPointer struct{ begin, end, at, lap, laps uint32 }
 // next returns the place of an entry, and advances.
 func (p *ringPointer) next(size uint32) uint32 {
 	if p.at+size > p.end {
-		p.at, p.lap, p.laps = p.begin, p.lap^1, p.laps+1
+		p.startAgain()
 	}
 	at := p.at
 	p.at += size
 	return at
 }
+
+func (p *ringPointer) startAgain() { p.at, p.lap, p.laps = p.begin, p.lap^1, p.laps+1 }
 
 func (p *ringPointer) value() uint32 { return p.at>>4 | p.lap<<31 }
 
@@ -88,7 +90,7 @@ func (p *ringPointer) value() uint32 { return p.at>>4 | p.lap<<31 }
 func (p *ringPointer) unitAfter() uint32 {
 	at := p.at
 	if p.at += unit; p.at == p.end {
-		p.at, p.lap, p.laps = p.begin, p.lap^1, p.laps+1
+		p.startAgain()
 	}
 	return at
 }
@@ -192,7 +194,7 @@ func (d *Device) execute(entry uint32) {
 // nextResult returns the pointer where the next result will be.
 func (p ringPointer) nextResult(split bool) *ringPointer {
 	if !split && p.at+resultSize > p.end {
-		p.at, p.lap = p.begin, p.lap^1
+		p.startAgain()
 	}
 	return &p
 }
