@@ -413,19 +413,30 @@ func TestNumbersInsideAnEntryMove(t *testing.T) {
 // TestAFrameWithoutTheWaitsOfSomeRepetitions has a driver that looks at the pointer too early in
 // each third repetition, and loads a register in each lap of the queue.
 func TestAFrameWithoutTheWaitsOfSomeRepetitions(t *testing.T) {
+	computeFrames(t, importLooks(t, func(event uint32) bool { return event%3 == 0 }), 1000)
+}
+
+// TestAFrameLeavesOutALook has a driver that looks too early in all repetitions but the last two.
+func TestAFrameLeavesOutALook(t *testing.T) {
+	computeFrames(t, importLooks(t, func(event uint32) bool { return event < 15 }), 1000)
+}
+
+// importLooks imports a recording of a driver that looks too early.
+func importLooks(t *testing.T, looks func(event uint32) bool) (path string) {
+	t.Helper()
 	d, err := ringdevice.NewDriver(ringdevice.Usual, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Looks = true
+	d.Looks = looks
 	record := recordRuns(t, d, 16, 1)
-	path := strings.TrimSuffix(record, ".record") + ".lmb"
+	path = strings.TrimSuffix(record, ".record") + ".lmb"
 	exit, out, said := lm(t, slices.Concat([]string{"import", "--find-frames", record, "-o", path},
 		ringBoard)...)
 	if exit != 0 {
 		t.Fatalf("lm import: exit %d: %s%s", exit, out, said)
 	}
-	computeFrames(t, path, 1000)
+	return path
 }
 
 // TestTheBitOfALapIsGiven has a recording without a wrap of the values, whose bit --ring names.

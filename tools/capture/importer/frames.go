@@ -42,6 +42,7 @@ type Candidate struct {
 
 	plan      []ringUse
 	hostParts []hostPart // what the frame stores to host memory, and what the device writes there
+	skipped   []int      // lines of waits that the frame leaves out
 	cycle     int        // repetitions after which fields of entries start again; 0: none do
 
 	run              runs.Run
@@ -139,7 +140,7 @@ func (f *Frames) Apply(o *Options) {
 	o.Outputs = slices.Concat(o.Outputs, p.Outputs)
 	o.Poll = slices.Concat(o.Poll, p.Poll)
 	o.DeadlineUs = cmp.Or(o.DeadlineUs, p.DeadlineUs)
-	o.moves, o.hostParts = p.moves, p.hostParts
+	o.moves, o.hostParts, o.skipped = p.moves, p.hostParts, p.skipped
 }
 
 const (
@@ -192,14 +193,14 @@ func (f *finder) choose(which int) (*Frames, error) {
 }
 
 // preferRings adds the repetition with rings to the candidates, and chooses it if it covers more of
-// the trace than the chosen one, or if that one is no frame. The reason says why a repetition that
-// covers more is no frame.
+// the trace than the chosen one, if that one is no frame, or if the user describes rings. The reason
+// says why a repetition that covers more is no frame.
 func (f *finder) preferRings(found *Frames, which int) (reason string) {
 	c, reason, lines := f.findRings()
 	least := 0
 	if found.Chosen > 0 && found.Chosen <= len(found.Candidates) {
 		o := &found.Candidates[found.Chosen-1]
-		if len(o.Refused) == 0 {
+		if len(o.Refused) == 0 && len(f.options.Rings) == 0 {
 			least = o.Lines[1] - o.Lines[0]
 		}
 		if o.countsInside && slices.ContainsFunc(o.Varies, func(v Varying) bool {

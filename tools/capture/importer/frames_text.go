@@ -30,7 +30,7 @@ func (f *finder) propose(found *Frames, c *Candidate) {
 		}
 		flag(v.Role, "%s=%s,%s,%d", v.Name, v.spec.placeText(), v.DType, v.Shape)
 	}
-	p.Poll, p.moves, p.hostParts = c.polls, c.plan, c.hostParts
+	p.Poll, p.moves, p.hostParts, p.skipped = c.polls, c.plan, c.hostParts, c.skipped
 	for _, r := range c.polls {
 		flag("poll", "%s0x%x-0x%x", r.Place.flagText(), r.First, r.Last)
 	}

@@ -17,7 +17,8 @@ import (
 // hostRingDevice has its queue and its results in host memory: at base+0x80 entries of 0x70 bytes
 // (an event number and 24 words) and of 0x30 bytes, at base+0x800 results (the event number and
 // 3x+1), and at base+0x40 the place of the next result / 16, with the lap in bit 31. Each doorbell
-// is the size of an entry. Register 0x20 is what the driver has read.
+// is the size of an entry / 16; bit 31 is a flag without effect. Register 0x20 is what the driver
+// has read.
 type hostRingDevice struct {
 	host           func(bus, size uint64) []byte
 	log            func(kind string, bus uint64, data []byte)
@@ -52,7 +53,7 @@ var hostRingBoard = boards.Board{Name: "hostrings", Vendor: 0x1234, Device: 0x56
 	Rules:    []boards.AccessRule{{Last: 0xfff, Widths: 4 | 8, Name: "registers"}}}
 
 func newHostRingDevice() *hostRingDevice {
-	return &hostRingDevice{queue: hostRing{0x80, 0x484, 0x80, 0},
+	return &hostRingDevice{queue: hostRing{0x80, 0x4b4, 0x80, 0},
 		results: hostRing{0x800, 0xa00, 0x800, 0}, log: func(string, uint64, []byte) {}}
 }
 
@@ -68,7 +69,7 @@ func (d *hostRingDevice) Store(at mock.Place, _ uint8, value uint64) hal.Code {
 	case 0:
 		d.base = value
 	case 0x10:
-		d.bells = append(d.bells, value)
+		d.bells = append(d.bells, value<<4&0xffffffff)
 	case 0x20:
 		if value != d.written {
 			return hal.Refused
@@ -155,11 +156,11 @@ func hostRingRecording(times int) string {
 				lines = append(lines, "R 0 24 4 00000000") // is there room?
 			}
 		}
-		store(0x10, 4, inputEntry)
+		store(0x10, 4, inputEntry>>4)
 		if event%4 == 1 {
 			d.execute()
 		}
-		store(0x10, 4, runEntry)
+		store(0x10, 4, runEntry>>4|1<<31)
 		for len(d.bells) > 0 {
 			d.execute()
 			lines = append(lines, "CLK 100")
@@ -176,7 +177,7 @@ func TestRingsInARecordingOfTheSimulator(t *testing.T) {
 	image, frames := importFrames(t, text, Options{Board: &hostRingBoard, DetectCounters: true})
 	got := frames.String()
 	for _, want := range []string{"23 repetitions of 58 ",
-		"bus:0x10000120, addresses from 0x10000080 to 0x10000440, 0xa0 a ",
+		"bus:0x10000120, addresses from 0x10000080 to 0x100004b0, 0xa0 a ",
 		"bus:0x10000870, addresses from 0x10000800 to 0x100009c0, 0x70 a ",
 		"bar0+0x20, values from 0x80 to 0x9c, 0x7 a ",
 		"bus:0x10000040, values from 0x80 to 0x9c, 0x7 a ",
@@ -186,6 +187,24 @@ func TestRingsInARecordingOfTheSimulator(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", want, got)
 		}
 	}
+	replayHostRings(t, image)
+}
+
+// TestEntriesHaveTheSizesThatDoorbellsStore has a recording without a wrap, in which nothing is
+// between two entries: a replay wraps between them.
+func TestEntriesHaveTheSizesThatDoorbellsStore(t *testing.T) {
+	rings := []string{"bus:0x10000080-0x100004b3=0x10000080..0x100004b4",
+		"bus:0x10000800-0x100009ff=0x10000800..0x10000a00", "bar0+0x20=0x80..0x9c,31",
+		"bus:0x10000040=0x80..0x9c,31"}
+	o := queueOptions(t, rings...)
+	o.Board, o.DetectCounters = &hostRingBoard, true
+	image, _ := importFrames(t, hostRingRecording(6), o)
+	replayHostRings(t, image)
+}
+
+// replayHostRings runs frames with new inputs.
+func replayHostRings(t *testing.T, image *lmb.Image) {
+	t.Helper()
 	d := newHostRingDevice()
 	device := mock.NewWith(&hostRingBoard, d)
 	replay := loadOn(t, image, 0, device)

@@ -123,6 +123,7 @@ type Options struct {
 	moves []ringUse // what rings change in the frame
 	// With rings in host memory: what the frame does there, in place of what its lines show
 	hostParts []hostPart
+	skipped   []int        // lines of waits that the frame leaves out
 	repeated  int          // number of traces of the same work with which this one was compared
 	varying   map[int]bool // lines of loads whose values another recording does not have
 
@@ -311,6 +312,7 @@ func (l *lifter) analysisPasses() []pass {
 		{"tensors", (&tensorAssigner{program: p}).run},
 		{"carry", (&carrier{program: p}).run},
 		{"fold", (&pollDetector{program: p}).run},
+		{"looks", p.leaveOutSkipped},
 	}
 }
 

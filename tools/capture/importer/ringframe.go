@@ -18,6 +18,7 @@ type ringWriter struct {
 	shown   map[uint16]windowTarget
 	out     []lmb.Command
 	points  []lmb.Command // of wide windows
+	parts   []movedPart   // stores to host memory that wait for those of entries before them
 	done    map[int]bool  // uses
 	indexes map[*plannedRing]uint16
 	widths  map[uint16]uint64 // by ring: begin, first and all steps, ORed
@@ -39,6 +40,9 @@ func (p *program) addRings(image *lmb.Image, report *Report) error {
 		if err := w.move(*c); err != nil {
 			return err
 		}
+	}
+	if err := w.emitParts(); err != nil {
+		return err
 	}
 	for i := range p.options.moves {
 		if u := &p.options.moves[i]; !w.done[i] {
@@ -106,11 +110,13 @@ func (w *ringWriter) addRing(r *plannedRing) {
 	}
 	index := uint16(len(w.image.Rings))
 	w.indexes[r] = index
-	w.image.Rings = append(w.image.Rings, lmb.Ring{Name: fmt.Sprintf("ring%d", index),
-		End: r.end - r.begin, First: r.first - r.begin})
-	for _, n := range append(r.steps, r.first-r.begin) {
-		w.widths[index] |= n
+	all := r.first - r.begin
+	for _, n := range r.steps {
+		all |= n
 	}
+	w.widths[index] = all
+	w.image.Rings = append(w.image.Rings, lmb.Ring{Name: fmt.Sprintf("ring%d", index),
+		End: (r.end - r.begin) &^ (all&-all - 1), First: r.first - r.begin})
 }
 
 // addResets appends the resets to the sequence init.
@@ -153,10 +159,23 @@ func (w *ringWriter) placeOfCommand(c *lmb.Command) (space spaceKey, address, si
 	return spaceKey{kind: win.Kind, bar: win.bar}, win.base + address, size
 }
 
+// movedPart is a part of a command that one use of a ring moves, or none (-1).
+type movedPart struct {
+	command       lmb.Command
+	use           int
+	space         spaceKey
+	address, size uint64
+}
+
 // move appends a command of the frame, in parts if a ring moves only a part of it.
 func (w *ringWriter) move(c lmb.Command) error {
 	w.notePoint(&c)
 	space, address, size := w.placeOfCommand(&c)
+	if space != hostSpaceKey || !isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite) {
+		if err := w.emitParts(); err != nil {
+			return err
+		}
+	}
 	if c.Opcode == gen.OpcodePoint || size == 0 {
 		w.out = append(w.out, c)
 		return nil
@@ -171,14 +190,29 @@ func (w *ringWriter) move(c lmb.Command) error {
 					"moves only a part", w.windows[c.Window].Name, c.Offset)
 			}
 		}
-		if err := w.emitMoved(part, use); err != nil {
-			return err
-		}
-		if err := w.moveWordsOf(&part, use, space, address, next); err != nil {
-			return err
-		}
+		w.parts = append(w.parts, movedPart{part, use, space, address, next})
 		address, size = address+next, size-next
 	}
+	if space == hostSpaceKey && isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite) {
+		return nil
+	}
+	return w.emitParts()
+}
+
+// emitParts appends parts. Stores to host memory, whose inputs come last in the frame, get the order
+// in which the rings move.
+func (w *ringWriter) emitParts() error {
+	slices.SortStableFunc(w.parts, func(a, b movedPart) int { return a.use - b.use })
+	for i := range w.parts {
+		p := &w.parts[i]
+		if err := w.emitMoved(p.command, p.use); err != nil {
+			return err
+		}
+		if err := w.moveWordsOf(&p.command, p.use, p.space, p.address, p.size); err != nil {
+			return err
+		}
+	}
+	w.parts = nil
 	return nil
 }
 

@@ -68,8 +68,9 @@ type ringUse struct {
 type block struct {
 	first, end int // elements
 	moves      bool
-	group      int // of blocks that share a ring
-	entry      int // number of the entry in the group
+	group      int  // of blocks that share a ring
+	entry      int  // number of the entry in the group
+	isEntry    bool // its first element begins one, as sizes say
 }
 
 // find explains all that differs between the repetitions. It returns false if no address moves.
@@ -87,6 +88,7 @@ func (p *ringPlan) find() (moves bool, reason string) {
 		return false, ""
 	}
 	groups := p.groups(blocks)
+	blocks = p.splitBySizes(blocks, groups)
 	for g := range groups {
 		if reason := p.addressRing(blocks, g); reason != "" {
 			return true, reason
@@ -230,7 +232,7 @@ func (p *ringPlan) movesWithout(first *element, points []ringPoint, reason strin
 
 // isOneEntry reports whether block i belongs to the same entry as others before it.
 func (p *ringPlan) isOneEntry(blocks []block, before []int, i int) bool {
-	if i != before[len(before)-1]+1 {
+	if i != before[len(before)-1]+1 || blocks[i].isEntry {
 		return false // something else comes between them
 	}
 	a, b := blocks[before[0]].first, blocks[i].first

@@ -327,9 +327,7 @@ func (f *ringFinder) endsWithResults(r runs.Run, start int) bool {
 }
 
 func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason string) {
-	for start+r.Period < r.End() && (f.skipsIn(start, r.Period) || f.isSplit(start, r.Period)) {
-		start += r.Period
-	}
+	start = f.firstWhole(r, start)
 	times := (r.End() - start) / r.Period
 	if times < ringTimesMin || f.accesses(r) > ringAccessMax {
 		return nil, ""
@@ -367,21 +365,43 @@ func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason st
 		c.nextLine = p.stopLine(end, c)
 	}
 	c.deadlineUs = f.longestWait()
+	if c.skipped = f.skippedIn(start, r.Period); len(c.skipped) > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("line %d: the frame leaves out waits that not every "+
+			"repetition has, such as a look that came too early: %d", c.skipped[0], len(c.skipped)))
+	}
 	return c, ""
 }
 
-// skipsIn reports whether a repetition has steps that are left out, so that it cannot be the frame.
-func (f *ringFinder) skipsIn(start, period int) bool {
+// firstWhole returns the start of the first repetition that may be the frame, if possible one from
+// which no steps are left out.
+func (f *ringFinder) firstWhole(r runs.Run, start int) int {
+	first := -1
+	for at := start; at+ringTimesMin*r.Period <= r.End(); at += r.Period {
+		if f.isSplit(at, r.Period) {
+			continue
+		}
+		if len(f.skippedIn(at, r.Period)) == 0 {
+			return at
+		}
+		if first < 0 {
+			first = at
+		}
+	}
+	return max(start, first)
+}
+
+// skippedIn returns the lines of the steps of a repetition that are left out.
+func (f *ringFinder) skippedIn(start, period int) (lines []int) {
 	end := f.chunks[start+period-1].end
 	if start+period < len(f.chunks) {
 		end = f.chunks[start+period].first
 	}
 	for i := f.chunks[start].first; i < end; i++ {
 		if f.skipped[i] {
-			return true
+			lines = append(lines, int(f.steps.at(i).line))
 		}
 	}
-	return false
+	return lines
 }
 
 func spaceOfRoute(t *fbs.TileRoute) spaceKey {

@@ -24,8 +24,9 @@ type Driver struct {
 	err                   error
 	Lines                 []int // the first line of each repetition
 	model                 *Device
-	// Looks loads the pointer too early in some repetitions, and a register when the queue wraps.
-	Looks bool
+	// Looks selects the inputs after which the driver loads the pointer too early; nil: none. If
+	// there are some, it also loads a register when the queue wraps.
+	Looks func(event uint32) bool
 }
 
 // NewDriver opens a device and starts it. set changes the device first, if not nil.
@@ -86,7 +87,7 @@ func (d *Driver) load(at uint32) uint32 {
 func (d *Driver) enter(size uint32, words ...uint32) {
 	laps := d.queue.laps
 	at := d.queue.next(size)
-	if d.Looks && d.queue.laps != laps {
+	if d.Looks != nil && d.queue.laps != laps {
 		d.load(regStart)
 	}
 	for i, value := range words {
@@ -101,7 +102,7 @@ func (d *Driver) Run(inputs ...[Words]uint32) (outputs [][Words]uint32, err erro
 	for i, input := range inputs {
 		event := d.event + uint32(i)
 		d.enter(inputSize, append([]uint32{opInput, 0, 4 * Words, 0}, input[:]...)...)
-		if d.Looks && event%3 == 0 {
+		if d.Looks != nil && d.Looks(event) {
 			d.load(regPointer)
 		}
 		words := []uint32{opRun, event, event, 0}
