@@ -12,8 +12,10 @@ nightly_guests=(
 	TestShippedVerifierPrintsTheSameMessagesAsTheHost
 	TestScenarios/chips-workloads
 	TestScenarios/kills
+	TestScenarios/recorder-lse
 	TestScenarios/recorder-mops
 	TestScenarios/recorder-sve
+	TestScenarios/shipped-answers
 	TestScenarios/shipped-answers-more
 	TestScenarios/shipped-chips
 	TestScenarios/shipped-chips-iommu
