@@ -193,8 +193,8 @@ func (f *finder) choose(which int) (*Frames, error) {
 }
 
 // preferRings adds the repetition with rings to the candidates, and chooses it if it covers more of
-// the trace than the chosen one, if that one is no frame, or if the user describes rings. The reason
-// says why a repetition that covers more is no frame.
+// the trace than the chosen one, if that one is no frame, or if the user describes rings. The
+// reason says why a repetition that covers more is no frame.
 func (f *finder) preferRings(found *Frames, which int) (reason string) {
 	c, reason, lines := f.findRings()
 	least := 0

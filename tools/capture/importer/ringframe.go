@@ -199,8 +199,8 @@ func (w *ringWriter) move(c lmb.Command) error {
 	return w.emitParts()
 }
 
-// emitParts appends parts. Stores to host memory, whose inputs come last in the frame, get the order
-// in which the rings move.
+// emitParts appends parts. Stores to host memory get the order in which the rings move: those of
+// inputs come last before.
 func (w *ringWriter) emitParts() error {
 	slices.SortStableFunc(w.parts, func(a, b movedPart) int { return a.use - b.use })
 	for i := range w.parts {

@@ -13,7 +13,7 @@ func (p *ringPlan) splitBySizes(blocks []block, groups int) []block {
 		if e := &p.turns[0][blocks[first].first]; e.op != stepStore || e.part != nil {
 			continue
 		}
-		for _, sizes := range p.doorbells(blocks) {
+		for _, sizes := range p.doorbells(blocks, g) {
 			if begins := p.beginsBySizes(blocks, g, sizes); begins != nil {
 				blocks = splitBlocks(blocks, begins)
 				break
@@ -23,9 +23,10 @@ func (p *ringPlan) splitBySizes(blocks []block, groups int) []block {
 	return blocks
 }
 
-// doorbells returns the values that the program stores in each register or ring of the device, if
-// they are the same in each repetition; then all again without their top bit, which may be a flag.
-func (p *ringPlan) doorbells(blocks []block) (lists [][]uint64) {
+// doorbells returns the values that the program stores in each other register or ring of the
+// device, if they are the same in each repetition; then all again without their top bit, which may
+// be a flag.
+func (p *ringPlan) doorbells(blocks []block, group int) (lists [][]uint64) {
 	type place struct {
 		group   int
 		space   spaceKey
@@ -36,7 +37,7 @@ func (p *ringPlan) doorbells(blocks []block) (lists [][]uint64) {
 	for _, b := range blocks {
 		for i := b.first; i < b.end; i++ {
 			e := &p.turns[0][i]
-			if e.part != nil || e.op != stepStore || p.differs(i) {
+			if b.group == group || e.space == hostSpaceKey || e.op != stepStore || p.differs(i) {
 				continue
 			}
 			at := place{group: b.group}
@@ -68,7 +69,9 @@ func (p *ringPlan) beginsBySizes(blocks []block, group int, sizes []uint64) (beg
 	for _, n := range sizes {
 		units += min(n, all+1)
 	}
-	if units == 0 || slices.Contains(sizes, 0) || all%units != 0 || all/units > unitMax || bits.OnesCount64(all/units) != 1 {
+	isCount := len(sizes) > 1 && slices.Max(sizes) == 1 // such as of starts
+	if isCount || slices.Contains(sizes, 0) || units == 0 || all%units != 0 || all/units > unitMax ||
+		bits.OnesCount64(all/units) != 1 {
 		return nil
 	}
 	begins = map[int]bool{}
