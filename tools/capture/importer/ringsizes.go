@@ -70,8 +70,8 @@ func (p *ringPlan) beginsBySizes(blocks []block, group int, sizes []uint64) (beg
 		units += min(n, all+1)
 	}
 	isCount := len(sizes) > 1 && slices.Max(sizes) == 1 // such as of starts
-	if isCount || slices.Contains(sizes, 0) || units == 0 || all%units != 0 || all/units > unitMax ||
-		bits.OnesCount64(all/units) != 1 {
+	if isCount || slices.Contains(sizes, 0) || units == 0 || all%units != 0 ||
+		all/units > unitMax || bits.OnesCount64(all/units) != 1 {
 		return nil
 	}
 	begins = map[int]bool{}
