@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -199,10 +200,12 @@ func (w *ringWriter) move(c lmb.Command) error {
 	return w.emitParts()
 }
 
-// emitParts appends parts. Stores to host memory get the order in which the rings move: those of
-// inputs come last before.
+// emitParts appends parts. Stores to host memory, of which inputs come last before, get the order in
+// which the rings move. What no ring moves follows: it may be a doorbell.
 func (w *ringWriter) emitParts() error {
-	slices.SortStableFunc(w.parts, func(a, b movedPart) int { return a.use - b.use })
+	slices.SortStableFunc(w.parts, func(a, b movedPart) int {
+		return cmp.Compare(uint(a.use), uint(b.use)) // -1 is the largest
+	})
 	for i := range w.parts {
 		p := &w.parts[i]
 		if err := w.emitMoved(p.command, p.use); err != nil {

@@ -239,7 +239,7 @@ step_guest() {
 	fi
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		run_counted_go_tests -count=1 -timeout 2h -parallel 3 "${left_out[@]}" \
+		run_counted_go_tests -count=1 -timeout 2h -parallel 4 "${left_out[@]}" \
 		./tools/check/guest # some guests wait, for example for a watchdog
 }
 
