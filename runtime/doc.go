@@ -53,9 +53,10 @@
 // assembly (hal/walk.go, hal/walk_arm64.s, hal/walk_amd64.s), executes the commands. For the Write,
 // it adds the register's offset to the window's address, and stores the value there.
 //
-// The walk stops at a command that needs more than mapped memory, such as a delay, a call, or an
-// Expect that must wait, and Replay.finishCommand executes the rest in Go. Configuration space and
-// mocks are not memory but a hal.Port: there, Walk.ExecuteOnPort (hal/port.go) executes the Write.
+// The walk stops at a command that needs more than mapped memory, such as a delay, a call, or a
+// poll, which is an Expect that waits. Replay.finishCommand executes the rest in Go; it pauses by
+// Device.Sleep (hal/clock_linux.go, hal/system_linux.go). Configuration space and mocks are not
+// memory but a hal.Port: there, Walk.ExecuteOnPort (hal/port.go) executes the Write.
 //
 // A memory fault is a panic (hal/memfault.go), which becomes a code (recover.go). After a load of
 // only ones, Device.Alive (hal/device_linux.go) says whether the device is gone. After a failure,

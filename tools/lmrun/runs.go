@@ -30,26 +30,6 @@ type runLoop struct {
 	isSealed            bool
 }
 
-// openFiles opens the inputs and outputs, and last the watchdog, whose timeout starts then. It must
-// precede runtime.Seal, which forbids opening files, and the first run, so that a bad path is
-// reported before anything is stored to a device.
-func (f *runLoop) openFiles(r *runtime.Replay, clock hal.Device) (err error) {
-	defer f.recoverPanic(&err)
-	f.replay, f.clock = r, clock
-	r.SetStopFlag(&stopRequested)
-	for i := range f.streams {
-		s := &f.streams[i]
-		err = s.openOrReadFile(r)
-		if s.outputFile != nil {
-			f.outputFiles = append(f.outputFiles, s.outputFile)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return f.watchdog.start()
-}
-
 // runAndCommit executes all runs and writes the output files. After a failure, except of writing
 // these files, `safe` has run: Replay.Run runs it after a failed command.
 func (f *runLoop) runAndCommit(runCount uint64) (end outcome) {

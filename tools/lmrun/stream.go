@@ -60,6 +60,26 @@ func (f *runLoop) hasStream(tensor int) bool {
 	return false
 }
 
+// openFiles opens the inputs and outputs, and last the watchdog, whose timeout starts then. It must
+// precede runtime.Seal, which forbids opening files, and the first run, so that a bad path is
+// reported before anything is stored to a device.
+func (f *runLoop) openFiles(r *runtime.Replay, clock hal.Device) (err error) {
+	defer f.recoverPanic(&err)
+	f.replay, f.clock = r, clock
+	r.SetStopFlag(&stopRequested)
+	for i := range f.streams {
+		s := &f.streams[i]
+		err = s.openOrReadFile(r)
+		if s.outputFile != nil {
+			f.outputFiles = append(f.outputFiles, s.outputFile)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f.watchdog.start()
+}
+
 // openOrReadFile opens the stream, and waits until another process has opened the other end of a
 // pipe. It reads an input file completely, and creates the temporary file of an output file.
 func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {

@@ -200,8 +200,8 @@ func (w *ringWriter) move(c lmb.Command) error {
 	return w.emitParts()
 }
 
-// emitParts appends parts. Stores to host memory, of which inputs come last before, get the order in
-// which the rings move. What no ring moves follows: it may be a doorbell.
+// emitParts appends parts. Stores to host memory, of which inputs come last before, get the order
+// in which the rings move. What no ring moves follows: it may be a doorbell.
 func (w *ringWriter) emitParts() error {
 	slices.SortStableFunc(w.parts, func(a, b movedPart) int {
 		return cmp.Compare(uint(a.use), uint(b.use)) // -1 is the largest
