@@ -37,7 +37,7 @@ const (
 
 // runWithDefect runs a program with a defect: the name of a past defect, or the number of a mutant.
 // The defect is detected if the program fails, hangs or crashes. firstLine is the first line that
-// the program printed.
+// the program printed, or names the first test that failed.
 func runWithDefect(folder, defect, program string, arguments ...string) (firstLine string,
 	detected bool) {
 	c := exec.Command("timeout",
@@ -47,7 +47,11 @@ func runWithDefect(folder, defect, program string, arguments ...string) (firstLi
 	c.Dir, c.Env = folder, append(os.Environ(), "LM_DEFECT="+defect, "LM_TEST_REQUIRED=1",
 		"LM_NIGHTLY=")
 	out, err := c.CombinedOutput()
-	line, _, _ := strings.Cut(string(out), "\n")
+	text := string(out)
+	if at := strings.Index(text, "--- FAIL: "); at >= 0 {
+		text = text[at:]
+	}
+	line, _, _ := strings.Cut(text, "\n")
 	if err != nil && line == "" {
 		line = err.Error() // a limit
 	}
