@@ -219,7 +219,7 @@ func TestPointRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 	}
 	bar := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 4096})
 	unmapped := NewAperture(newRecordingPort(), mib, 9)
-	noSuchSlot := NewAperture(newRecordingPort(), mib, 1000)
+	noSuchSlot := NewAperture(newRecordingPort(), mib, len(d.tlb.windows))
 	for _, a := range []*Aperture{bar, &unmapped, &noSuchSlot} {
 		if code := pointTo(d, a, tile, 0); code != Internal {
 			t.Errorf("EncodePoint of slot %d, which is not mapped: %v, want %v", a.TLBWindow, code,

@@ -26,6 +26,9 @@ import (
 // write to descriptor 3 when bus mastering is enabled and disabled, and how often it has allocated.
 const countedVariable = "LM_TEST_COUNTED"
 
+// movedVariable makes such a child leave the main thread.
+const movedVariable = "LM_TEST_MOVED"
+
 // countedListing is concatListing with a device that needs bus mastering.
 var countedListing = strings.Replace(concatListing, "tensor a",
 	"window h host size 4KiB\ntensor a", 1) + `differs:
@@ -76,6 +79,9 @@ func countAllocations(statistics *goruntime.MemStats) {
 
 // runCountedChild does what lmrun does after it has opened its devices. It does not return.
 func runCountedChild(flags []string) {
+	if os.Getenv(movedVariable) != "" {
+		leaveMainThread()
+	}
 	o, err := args.Parse(flags)
 	exitOnError(err)
 	view, err := verifyListing(countedListing)
@@ -170,7 +176,8 @@ func makeImpossibleRing(t *testing.T, path string) {
 // TestSignalEndsTheWaitForAFIFO: no device is a bus master then, nothing runs, and no temporary
 // file is left.
 func TestSignalEndsTheWaitForAFIFO(t *testing.T) {
-	for name, flags := range map[string]string{"input": "-input a=FIFO",
+	const moved = "input on another thread"
+	for name, flags := range map[string]string{"input": "-input a=FIFO", moved: "-input a=FIFO",
 		"output": "-input a=IN -output d=FIFO"} {
 		t.Run(name, func(t *testing.T) {
 			dir, fifo := t.TempDir(), makeFIFO(t)
@@ -187,6 +194,9 @@ func TestSignalEndsTheWaitForAFIFO(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.ExtraFiles = []*os.File{writer}
+			if name == moved {
+				c.Env = append(c.Env, movedVariable+"=1")
+			}
 			var text strings.Builder
 			c.Stdout, c.Stderr = &text, &text
 			if err := c.Start(); err != nil {
@@ -211,8 +221,25 @@ func TestSignalEndsTheWaitForAFIFO(t *testing.T) {
 	}
 }
 
-// isOpening reports whether a process sleeps in openat(2).
+// isOpening reports whether a thread of a process sleeps in openat(2).
 func isOpening(pid int) bool {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
-	return strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_OPENAT, " "))
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, _ := os.ReadFile(file)
+		return strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_OPENAT, " "))
+	})
+}
+
+// leaveMainThread moves this goroutine to another thread, as Go may do. The kernel delivers signals
+// to the main thread.
+func leaveMainThread() {
+	for unix.Gettid() == os.Getpid() {
+		locked := make(chan bool)
+		go func() {
+			goruntime.LockOSThread()
+			close(locked)
+			select {}
+		}()
+		<-locked
+	}
 }

@@ -248,6 +248,23 @@ func TestFileCutShortKeepsItsEntries(t *testing.T) {
 	}
 }
 
+// TestLargeFileUsesOnlyItsFirstSlots has the newest entry in the last slot that is used.
+func TestLargeFileUsesOnlyItsFirstSlots(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faults")
+	recordFault(t, path)
+	data, _ := os.ReadFile(path)
+	large := make([]byte, (maxFaultSlots+2)*faultlog.EntryBytes)
+	copy(large[(maxFaultSlots-1)*faultlog.EntryBytes:], data[:faultlog.EntryBytes])
+	if err := os.WriteFile(path, large, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	recordFault(t, path)
+	data, _ = os.ReadFile(path)
+	if numbers := entriesIn(data); !slices.Equal(numbers, []uint64{2, 1}) {
+		t.Errorf("entries %v in the order of the slots, want 2 in the first slot, then 1", numbers)
+	}
+}
+
 // otherData has files in which each slot but one begins with zeros, or with one of lmrun -faults.
 func otherData(t *testing.T) map[string][]byte {
 	t.Helper()

@@ -99,6 +99,8 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{64, "-output takes NAME=FILE, not =ring:x", []string{"-output", "=ring:x", eduImage}},
 		{64, "-deadline must be at most 1h, not 2h", []string{"-deadline", "2h", eduImage}},
 		{64, "-longest takes a time such as", []string{"-longest", "2x", eduImage}},
+		{64, "-at-least takes a version (1 to 4294967295), not 0",
+			[]string{"-at-least", "0", eduImage}},
 		{64, "unknown flag -frob", []string{"-version", "-frob=1"}},
 		{65, "the file is empty", []string{"../../testdata/bad/empty.lmb"}},
 		{65, "envelope checksum is", []string{"../../testdata/bad/flipped-bit.lmb"}},

@@ -59,14 +59,3 @@ func installSignalHandler() error {
 	}
 	return nil
 }
-
-const alarmIntervalUs = 50_000
-
-// setAlarm makes SIGALRM interrupt system calls again and again; 0 ends this. It ends the wait of
-// open(2) for the other end of a FIFO if a stop signal arrived just before.
-func setAlarm(intervalUs int64) {
-	interval := unix.Timeval{Usec: intervalUs}
-	timer := unix.Itimerval{Interval: interval, Value: interval}
-	unix.RawSyscall(unix.SYS_SETITIMER, uintptr(unix.ITIMER_REAL),
-		uintptr(unsafe.Pointer(&timer)), 0)
-}

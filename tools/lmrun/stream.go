@@ -96,13 +96,11 @@ func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {
 		s.ring = &ring{path: path, dataBytes: uint64(len(s.data))}
 		return s.ring.open(s.isOutput)
 	}
-	setAlarm(alarmIntervalUs)
 	if s.isOutput {
 		err = s.openOutput(path)
 	} else {
 		err = s.openInput(path)
 	}
-	setAlarm(0)
 	if err != nil || !s.isPerRun {
 		return err
 	}

@@ -6,7 +6,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,15 +37,24 @@ const (
 
 // runWithDefect runs a program with a defect: the name of a past defect, or the number of a mutant.
 // The defect is detected if the program fails, hangs or crashes. firstLine is the first line that
-// the program printed.
+// the program printed, or names the first test that failed.
 func runWithDefect(folder, defect, program string, arguments ...string) (firstLine string,
 	detected bool) {
 	c := exec.Command("timeout",
 		append([]string{"-s", "KILL", fmt.Sprint(runTimeout.Seconds()), "prlimit",
 			"--cpu=" + cpuLimitSeconds, program}, arguments...)...)
-	c.Dir, c.Env = folder, append(os.Environ(), "LM_DEFECT="+defect, "LM_TEST_REQUIRED=1")
+	// Nightly, the comparison tests would take longer than the limit.
+	c.Dir, c.Env = folder, append(os.Environ(), "LM_DEFECT="+defect, "LM_TEST_REQUIRED=1",
+		"LM_NIGHTLY=")
 	out, err := c.CombinedOutput()
-	line, _, _ := strings.Cut(string(out), "\n")
+	text := string(out)
+	if at := strings.Index(text, "--- FAIL: "); at >= 0 {
+		text = text[at:]
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	if err != nil && line == "" {
+		line = err.Error() // a limit
+	}
 	return line, err != nil
 }
 
@@ -99,7 +107,7 @@ func simulate(o options) error {
 			return err
 		}
 	}
-	overlayFile, err := writeOverlay(root, folder, mutants)
+	overlayFile, err := writeOverlay(root, folder, mutants, true)
 	if err != nil {
 		return err
 	}
@@ -110,7 +118,8 @@ func simulate(o options) error {
 	case o.pastDefects:
 		return checkPastDefects(root, program, int(o.seedCount))
 	case o.mutantCount > 0:
-		return testMutants(root, folder, overlayFile, program, mutants.mutants, o)
+		b := &breaker{root: root, folder: folder, program: program, mutants: mutants}
+		return b.testMutants(o, overlayFile)
 	}
 	c := exec.Command(program, "-from", fmt.Sprint(o.firstSeed), "-seeds", fmt.Sprint(o.seedCount),
 		"-for", o.minDuration.String(), fmt.Sprintf("-verbose=%v", o.verbose))
@@ -135,80 +144,5 @@ func checkPastDefects(root, program string, seeds int) error {
 	if undetected > 0 {
 		return fmt.Errorf("%d of %d past defects were not detected", undetected, len(pastDefects))
 	}
-	return nil
-}
-
-// The tests that compare the runtime with the other implementations of the format: the player in C
-// and the oracle.
-const (
-	comparisonFolder  = "tools/check/vectors"
-	comparisonPattern = "^TestPlayersAgree|^TestRuntimeAgrees"
-)
-
-// comparisonTests represents the compiled test program of these tests.
-type comparisonTests struct{ root, folder string }
-
-// build compiles the tests with the overlay.
-func (r comparisonTests) build(overlayFile string) error {
-	c := exec.Command("go", "test", "-c", "-overlay", overlayFile, "-o", r.program(),
-		"./"+comparisonFolder)
-	c.Dir = r.root
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
-}
-
-func (r comparisonTests) program() string { return filepath.Join(r.folder, "comparison") }
-
-// runWithDefect runs the tests with a defect.
-func (r comparisonTests) runWithDefect(defect string) (firstLine string, detected bool) {
-	return runWithDefect(filepath.Join(r.root, comparisonFolder), defect, r.program(),
-		"-test.failfast", "-test.run", comparisonPattern)
-}
-
-// testMutants runs mutants, which the seed o.mutantSeed chooses, in simulated worlds. It runs the
-// mutants that no world detects in the comparison tests too. It prints how each mutant is detected.
-func testMutants(root, folder, overlayFile, program string, mutants []mutant, o options) error {
-	if firstLine, failed := runSeeds(root, program, "", int(o.seedCount)); failed {
-		return fmt.Errorf("without a defect: %s", firstLine)
-	}
-	random, undetected := rand.New(rand.NewPCG(o.mutantSeed, 0)), []int{}
-	chosen := random.Perm(len(mutants))[:min(o.mutantCount, len(mutants))]
-	printMutant := func(detectedBy string, n int, firstLine string) {
-		fmt.Printf("%s %5d %s: %.100s: %.150s\n", detectedBy, n+1, mutants[n].position,
-			mutants[n].change, firstLine)
-	}
-	for _, n := range chosen {
-		if firstLine, detected := runSeeds(root, program, fmt.Sprint(n+1),
-			int(o.seedCount)); detected {
-			printMutant("worlds ", n, firstLine)
-		} else {
-			undetected = append(undetected, n)
-			printMutant("-      ", n, "")
-		}
-	}
-	detectedByWorlds := len(chosen) - len(undetected)
-	fmt.Printf("%d mutants of %d run, %d detected by worlds\n", len(chosen), len(mutants),
-		detectedByWorlds)
-	comparison := comparisonTests{root, folder}
-	if err := comparison.build(overlayFile); err != nil {
-		return err
-	}
-	if firstLine, failed := comparison.runWithDefect(""); failed {
-		return fmt.Errorf("comparison tests without a defect: %s", firstLine)
-	}
-	detectedByComparison := 0
-	for _, n := range undetected {
-		firstLine, detected := comparison.runWithDefect(fmt.Sprint(n + 1))
-		detectedBy := "-      "
-		if detected {
-			detectedBy = "tests  "
-			detectedByComparison++
-		}
-		printMutant(detectedBy, n, firstLine)
-	}
-	fmt.Printf("%d mutants run, %d detected: %d by worlds, %d more by comparison tests\n",
-		len(chosen), detectedByWorlds+detectedByComparison, detectedByWorlds, detectedByComparison)
 	return nil
 }

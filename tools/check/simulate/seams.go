@@ -40,25 +40,23 @@ type overlayBuilder struct {
 	root, folder string
 	replacements map[string]string // path of a source: path of its edited copy
 	mutants      *mutantList       // nil: the copies contain past defects instead of mutants
+	forWorlds    bool              // the runner runs in worlds, and not on this machine
 }
 
 // writeOverlay writes edited sources into a folder and returns the path of the overlay's JSON file.
-// The sources contain the past defects, or mutants if the parameter mutants is not nil.
-func writeOverlay(root, folder string, mutants *mutantList) (path string, err error) {
-	s := &overlayBuilder{root, folder, map[string]string{}, mutants}
+// The sources contain mutants, or the past defects if mutants is nil.
+func writeOverlay(root, folder string, mutants *mutantList, forWorlds bool) (path string,
+	err error) {
+	s := &overlayBuilder{root, folder, map[string]string{}, mutants, forWorlds}
 	for _, packageFolder := range targetPackages {
 		if err := s.rewritePackage(packageFolder); err != nil {
 			return "", err
 		}
 	}
-	resetFile := filepath.Join(folder, "hal_reset.go")
-	s.replacements[filepath.Join(root, "hal", "reset_simulate.go")] = resetFile
-	if err := os.WriteFile(resetFile, []byte(resetSource), 0o644); err != nil {
-		return "", err
-	}
-	worlds, _ := filepath.Glob(filepath.Join(root, "tools/check/simulate/world", "*.go"))
-	for _, file := range worlds {
-		s.replacements[filepath.Join(root, "tools/lmrun", "world_"+filepath.Base(file))] = file
+	if forWorlds {
+		if err := s.addWorlds(); err != nil {
+			return "", err
+		}
 	}
 	text, err := json.Marshal(map[string]any{"Replace": s.replacements})
 	path = filepath.Join(folder, "overlay.json")
@@ -66,6 +64,17 @@ func writeOverlay(root, folder string, mutants *mutantList) (path string, err er
 		err = os.WriteFile(path, text, 0o644)
 	}
 	return path, err
+}
+
+// addWorlds adds the worlds to the runner.
+func (s *overlayBuilder) addWorlds() error {
+	worlds, _ := filepath.Glob(filepath.Join(s.root, "tools/check/simulate/world", "*.go"))
+	for _, file := range worlds {
+		s.replacements[filepath.Join(s.root, "tools/lmrun", "world_"+filepath.Base(file))] = file
+	}
+	resetFile := filepath.Join(s.folder, "hal_reset.go")
+	s.replacements[filepath.Join(s.root, "hal", "reset_simulate.go")] = resetFile
+	return os.WriteFile(resetFile, []byte(resetSource), 0o644)
 }
 
 // resetSource is a function added to package hal. A world that ends early does not release the
@@ -107,7 +116,9 @@ func (s *overlayBuilder) rewritePackage(packageFolder string) error {
 		info = s.mutants.typesOf(fileSet, "lightmetal/"+packageFolder, files)
 	}
 	for i, e := range editors {
-		ast.Inspect(files[i], e.redirectCalls)
+		if s.forWorlds {
+			ast.Inspect(files[i], e.redirectCalls)
+		}
 		if s.mutants != nil {
 			(&mutantFinder{e, s.mutants, "lightmetal/" + packageFolder, info,
 				files[i]}).findMutants()

@@ -18,7 +18,7 @@ func buildWorlds(t *testing.T) (root, program string) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	file, err := writeOverlay(root, folder, nil)
+	file, err := writeOverlay(root, folder, nil, true)
 	if err == nil {
 		program, err = buildSimulator(root, folder, file)
 	}
@@ -81,7 +81,7 @@ func TestVetAcceptsWorlds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := writeOverlay(root, t.TempDir(), nil)
+	file, err := writeOverlay(root, t.TempDir(), nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}

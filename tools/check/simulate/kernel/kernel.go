@@ -249,22 +249,31 @@ var mutantNumber, _ = strconv.Atoi(defect)
 // HasDefect reports whether the past defect with this name is active.
 func HasDefect(name string) bool { return defect == name }
 
+// Reached says by the mutant's number whether code that a mutant can change has run.
+var Reached [1 << 16]bool
+
+// isActive reports whether mutant n is active, and notes that its code runs.
+func isActive(n int) bool {
+	Reached[n] = true
+	return n == mutantNumber
+}
+
 // Negate returns the condition, or its negation if mutant n is active.
-func Negate[T ~bool](n int, condition T) T { return condition != (n == mutantNumber) }
+func Negate[T ~bool](n int, condition T) T { return condition != T(isActive(n)) }
 
 // NeverTrue returns the condition, or false if mutant n is active.
-func NeverTrue[T ~bool](n int, condition T) T { return condition && n != mutantNumber }
+func NeverTrue[T ~bool](n int, condition T) T { return !T(isActive(n)) && condition }
 
 // ToggleIfEqual returns the condition. If mutant n is active and the operands of the comparison are
 // equal, it returns the negation.
 func ToggleIfEqual[T ~bool](n int, condition, equal T) T {
-	return condition != (n == mutantNumber && equal)
+	return condition != (T(isActive(n)) && equal)
 }
 
 // Increment returns the number, or the number plus 1 if mutant n is active.
 func Increment[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 |
 	~uint64 | ~uintptr](n int, number T) T {
-	if n == mutantNumber {
+	if isActive(n) {
 		return number + 1
 	}
 	return number
@@ -272,11 +281,11 @@ func Increment[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uin
 
 // Swap returns the value first, or the value other if mutant n is active.
 func Swap[T any](n int, first, other T) T {
-	if n == mutantNumber {
+	if isActive(n) {
 		return other
 	}
 	return first
 }
 
 // IsOmitted reports whether the statement of mutant n is omitted.
-func IsOmitted(n int) bool { return n == mutantNumber }
+func IsOmitted(n int) bool { return isActive(n) }
