@@ -28,12 +28,14 @@ type queueRecorder struct {
 	done     int // completions
 	id       int
 	sameID   bool
+	requests int // structures of Linux's driver that are used in turn: a field counts their uses
 	pool     int // buffers that are used in turn; 0: always the same two
 	buffers  int // used so far
 	disk     map[uint32][]byte
 	random   *rand.Rand
 	firstLBA uint32
 	before   int
+	probes   int // reads before the repetitions, as Linux looks for partitions
 	pages    int  // of a transfer; 0: 1
 	shared   bool // both write to a page that has nothing to do with the work
 }
@@ -136,7 +138,9 @@ func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 }
 
 func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte) {
-	if !q.sameID {
+	if q.requests > 0 {
+		q.id = q.done/q.requests%16<<12 | 2
+	} else if !q.sameID {
 		q.id = (q.id + 0x31) % 0xfff0
 	}
 	at := uint64(ioSQ + 64*q.tail)
@@ -172,6 +176,9 @@ func (q *queueRecorder) turns(n int) string {
 	q.start()
 	for range q.before {
 		q.command(0, 0, 0, nil)
+	}
+	for i := range q.probes {
+		q.transfer(false, uint32(0x700+i))
 	}
 	for i := range n {
 		block := q.firstLBA + uint32(i*blocksOfTransfer*max(q.pages, 1))
@@ -257,12 +264,18 @@ func TestQueueInHostMemoryBecomesAFrameThatRepeats(t *testing.T) {
 		sq, cq, pool int
 		sameID       bool
 		before       int // flushes before the repetitions
-	}{{5, 3, 7, false, 0}, {4, 4, 0, true, 0}, {7, 5, 2, false, 2}, {3, 8, 3, true, 0},
-		{16, 3, 5, false, 2}} {
+		probes       int
+	}{{5, 3, 7, false, 0, 0}, {4, 4, 0, true, 0, 0}, {7, 5, 2, false, 2, 0}, {3, 8, 3, true, 0, 0},
+		{16, 3, 5, false, 2, 0}, {7, 7, 0, false, 0, 1}, {7, 5, 0, false, 0, 2},
+		{5, 7, 2, false, 0, 3}} {
 		q := newQueueRecorder(c.sq, c.cq)
-		q.pool, q.sameID, q.before = c.pool, c.sameID, c.before
+		q.pool, q.sameID, q.before, q.probes = c.pool, c.sameID, c.before, c.probes
+		if c.probes > 0 {
+			q.requests = 2
+		}
 		image, frames := importFrames(t, q.turns(12), Options{})
 		got := frames.String()
+		c.before += c.probes
 		for _, want := range []string{
 			fmt.Sprintf("ring       bus:0x%x, addresses from 0x43084000 to 0x%x, 0x80 a ",
 				ioSQ+64*c.before, ioSQ+64*c.sq),

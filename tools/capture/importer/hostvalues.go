@@ -9,7 +9,8 @@ import (
 )
 
 // examineMultiples examines a run whose repetitions may be longer than those of the accesses of the
-// device: a program that writes and reads in turn stores the same doorbells for both.
+// device: a program that writes and reads in turn stores the same doorbells for both. Of several
+// starts, it prefers one whose repetitions end with a result.
 func (f *ringFinder) examineMultiples(r runs.Run, at int) (c *Candidate, reason string) {
 	n := 1
 	if f.hasExactHost() && f.work < hostWorkMax {
@@ -23,7 +24,13 @@ func (f *ringFinder) examineMultiples(r runs.Run, at int) (c *Candidate, reason 
 			if q := found.cycle; q > 1 && m*q <= n {
 				longer.Period *= q
 				if whole, why := f.examineEnds(longer, at); whole != nil && why == "" {
-					return whole, ""
+					found = whole
+				}
+			}
+			for k := 1; k < longer.Period/r.Period && !found.endsWithResult(); k++ {
+				later, why := f.examineEnds(longer, at+k*r.Period)
+				if later != nil && why == "" && later.endsWithResult() {
+					found = later
 				}
 			}
 			return found, ""
@@ -36,6 +43,10 @@ func (f *ringFinder) examineMultiples(r runs.Run, at int) (c *Candidate, reason 
 		}
 	}
 	return c, reason
+}
+
+func (c *Candidate) endsWithResult() bool {
+	return len(c.Varies) > 0 && c.Varies[len(c.Varies)-1].Role == "output"
 }
 
 // examineEnds examines a run, and then without its last repetition, its first one, and both: those
@@ -92,6 +103,9 @@ func (p *ringPlan) hostValues(blocks []block, explained []bool) (reason string) 
 	}
 	if reason := p.checkAddresses(explained); reason != "" {
 		return reason
+	}
+	if p.findAlike(explained) {
+		return "repetitions at the ends do other work"
 	}
 	p.findCycle(explained)
 	return p.addWaits()
@@ -176,6 +190,28 @@ func (p *ringPlan) findCycle(explained []bool) {
 			}
 		}
 	}
+}
+
+// findAlike finds the repetitions without those at the ends that do other work: a field of an entry,
+// such as the opcode of a command, is the same in all of them.
+func (p *ringPlan) findAlike(explained []bool) (found bool) {
+	for i := range explained {
+		e := &p.turns[0][i]
+		if explained[i] || !p.differs(i) || e.part == nil || !e.part.isEntry || e.op != stepStore {
+			continue
+		}
+		list := p.column(i)
+		most := list[len(list)/2]
+		first, end := slices.Index(list, most), len(list)
+		for list[end-1] != most {
+			end--
+		}
+		if isConstant(list[first:end]) && 4*(end-first) >= 3*len(list) {
+			p.alike = [2]int{first, end}
+			return true
+		}
+	}
+	return false
 }
 
 // isFixed reports whether a part is at the same place in each repetition.
@@ -291,6 +327,7 @@ func (p *ringPlan) lapBit(i int, laps []int) (bit uint64, ok bool) {
 // explainEchoes finds numbers in entries of the program that come back in entries of the device in
 // the same repetition, such as command identifiers. Each run uses the first one.
 func (p *ringPlan) explainEchoes(explained []bool) {
+	returned := map[int]bool{}
 	for i := range explained {
 		a := &p.turns[0][i]
 		if explained[i] || a.part == nil || !a.part.isEntry || a.op != stepStore {
@@ -298,9 +335,9 @@ func (p *ringPlan) explainEchoes(explained []bool) {
 		}
 		for k := i + 1; k < len(explained); k++ {
 			b := &p.turns[0][k]
-			if !explained[k] && b.part != nil && b.part.isEntry && b.op == stepLoad &&
-				slices.Equal(p.column(i), p.column(k)) {
-				explained[i], explained[k] = true, true
+			if (!explained[k] || returned[k]) && b.part != nil && b.part.isEntry &&
+				b.op == stepLoad && slices.Equal(p.column(i), p.column(k)) {
+				explained[i], explained[k], returned[k] = true, true, true
 				p.notes = append(p.notes, fmt.Sprintf("line %d: the device returns the number of "+
 					"line %d, so each run uses the first one", b.line, a.line))
 			}

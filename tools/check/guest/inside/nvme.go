@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { steps["blocks"] = step{"DISKS OFFSET", checkBlocks} }
+func init() { steps["blocks"] = step{"DISKS OFFSET [TIMES]", checkBlocks} }
 
 // awaitFile waits until a file matches a pattern, and returns its path.
 func awaitFile(pattern string) (path string, err error) {
@@ -24,11 +24,18 @@ func awaitFile(pattern string) (path string, err error) {
 }
 
 // checkBlocks writes 4 KiB to a disk, bypassing the kernel's cache, and compares them with what it
-// reads back. DISKS is a pattern for the disk's directory in /sys.
-func checkBlocks(_ *guest, args []string) error {
+// reads back. It repeats that with the next 4 KiB, and other data. DISKS is a pattern for the disk's
+// directory in /sys.
+func checkBlocks(g *guest, args []string) error {
 	offset, err := strconv.ParseInt(args[1], 0, 64)
 	if err != nil {
 		return err
+	}
+	times := 1
+	if len(args) > 2 {
+		if times, err = strconv.Atoi(args[2]); err != nil {
+			return err
+		}
 	}
 	folder, err := awaitFile(args[0])
 	if err != nil {
@@ -52,14 +59,20 @@ func checkBlocks(_ *guest, args []string) error {
 	for i := range out {
 		out[i] = byte(i*7 + i>>8)
 	}
-	if _, err := unix.Pwrite(fd, out, offset); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if _, err := unix.Pread(fd, in, offset); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
-	if !bytes.Equal(in, out) {
-		return fmt.Errorf("%s gives other data back", path)
+	for range times {
+		if _, err := unix.Pwrite(fd, out, offset); err != nil {
+			return fmt.Errorf("writing %s: %w", path, err)
+		}
+		if _, err := unix.Pread(fd, in, offset); err != nil {
+			return fmt.Errorf("reading %s: %w", path, err)
+		}
+		if !bytes.Equal(in, out) {
+			return fmt.Errorf("%s gives other data back", path)
+		}
+		offset += int64(len(out))
+		for i := range out {
+			out[i] = byte(g.random.Uint32())
+		}
 	}
 	return nil
 }
