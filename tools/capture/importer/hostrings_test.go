@@ -35,7 +35,7 @@ type queueRecorder struct {
 	random   *rand.Rand
 	firstLBA uint32
 	before   int
-	probes   int // reads before the repetitions, as Linux looks for partitions
+	probes   int  // reads before the repetitions, as Linux looks for partitions
 	pages    int  // of a transfer; 0: 1
 	shared   bool // both write to a page that has nothing to do with the work
 }

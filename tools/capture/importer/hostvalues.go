@@ -79,6 +79,9 @@ func (p *ringPlan) hostValues(blocks []block, explained []bool) (reason string) 
 		return reason
 	}
 	p.explainEchoes(explained)
+	if p.findAlike(explained) {
+		return "repetitions at the ends do other work"
+	}
 	for i := range explained {
 		e := &p.turns[0][i]
 		switch {
@@ -103,9 +106,6 @@ func (p *ringPlan) hostValues(blocks []block, explained []bool) (reason string) 
 	}
 	if reason := p.checkAddresses(explained); reason != "" {
 		return reason
-	}
-	if p.findAlike(explained) {
-		return "repetitions at the ends do other work"
 	}
 	p.findCycle(explained)
 	return p.addWaits()
@@ -192,12 +192,12 @@ func (p *ringPlan) findCycle(explained []bool) {
 	}
 }
 
-// findAlike finds the repetitions without those at the ends that do other work: a field of an entry,
-// such as the opcode of a command, is the same in all of them.
+// findAlike finds the repetitions without those at the ends that do other work: a field of an
+// entry, such as the opcode of a command, is the same in all of them.
 func (p *ringPlan) findAlike(explained []bool) (found bool) {
 	for i := range explained {
 		e := &p.turns[0][i]
-		if explained[i] || !p.differs(i) || e.part == nil || !e.part.isEntry || e.op != stepStore {
+		if explained[i] || e.part == nil || !e.part.isEntry || e.op != stepStore {
 			continue
 		}
 		list := p.column(i)
@@ -206,7 +206,14 @@ func (p *ringPlan) findAlike(explained []bool) (found bool) {
 		for list[end-1] != most {
 			end--
 		}
-		if isConstant(list[first:end]) && 4*(end-first) >= 3*len(list) {
+		isAlike := func(k int) bool {
+			return explained[k] || isConstant(p.column(k)[first:end])
+		}
+		other := min(i+1, len(explained)-1) // half of a field of 4 bytes
+		if e.address&2 != 0 {
+			other = i - 1
+		}
+		if 4*(end-first) >= 3*len(list) && isAlike(i) && isAlike(other) {
 			p.alike = [2]int{first, end}
 			return true
 		}

@@ -74,7 +74,7 @@ func TestFramesOfLinuxNVMeDriverAreReplayed(t *testing.T) {
 		m.addServed(t, "mock:nvme")
 		m.servedDevices[0] = append(m.servedDevices[0], "--trace",
 			filepath.Join(dir, "nvme.record"))
-	}, "pci", "blocks /sys/bus/pci/devices/@slot8/nvme/nvme*/nvme*n1 8192 24\n"+
+	}, "pci", "blocks /sys/bus/pci/devices/@slot8/nvme/nvme*/nvme*n1 8192 24 4096\n"+
 		"write /sys/bus/pci/drivers/nvme/unbind @slot8\n")
 	if recorded.serversErr != nil {
 		t.Error(recorded.serversErr)
