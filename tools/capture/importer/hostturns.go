@@ -131,7 +131,11 @@ func (p *ringPlan) addHostTurns(start, period int) (reason string) {
 			}
 			return 1
 		}
-		return cmp.Or(a.gap-b.gap, byDevice(&a)-byDevice(&b), cmp.Compare(a.first, b.first))
+		places := cmp.Compare(a.first, b.first)
+		if a.isEntry && b.isEntry && a.ring == b.ring {
+			places = 0 // as the ring has them, also if it wraps
+		}
+		return cmp.Or(a.gap-b.gap, byDevice(&a)-byDevice(&b), places)
 	})
 	h.readParts(h.list)
 	h.insert()
