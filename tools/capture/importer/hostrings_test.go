@@ -143,6 +143,22 @@ func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte
 	} else if !q.sameID {
 		q.id = (q.id + 0x31) % 0xfff0
 	}
+	q.submit(opcode, buffer, block)
+	q.changed("HR")
+	if q.shared {
+		q.lines = append(q.lines, fmt.Sprintf("HB 43081800 8 %016x", q.done+1))
+	}
+	q.store(0x1008, uint32(q.tail))
+	q.complete(q.id, q.tail)
+	if opcode == 2 {
+		q.set(buffer, read)
+	}
+	q.changed("HW")
+	q.store(0x100c, uint32(q.done%q.entries[1]))
+}
+
+// submit stores an entry.
+func (q *queueRecorder) submit(opcode, buffer uint64, block uint32) {
 	at := uint64(ioSQ + 64*q.tail)
 	q.word(at, opcode|uint64(q.id)<<16|1<<32)
 	q.word(at+0x18, buffer)
@@ -152,20 +168,57 @@ func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte
 		q.word(at+0x20, pageList)
 		q.word(at+0x30, uint64(8*q.pages-1))
 	}
-	q.changed("HR")
-	if q.shared {
-		q.lines = append(q.lines, fmt.Sprintf("HB 43081800 8 %016x", q.done+1))
-	}
 	q.tail = (q.tail + 1) % q.entries[0]
-	q.store(0x1008, uint32(q.tail))
+}
+
+// complete writes a completion.
+func (q *queueRecorder) complete(id, head int) {
 	phase := 1 - q.done/q.entries[1]%2
-	at = uint64(ioCQ + q.done%q.entries[1]*16)
-	q.word(at+8, uint64(q.tail)|1<<16|uint64(q.id|phase<<16)<<32)
-	if opcode == 2 {
-		q.set(buffer, read)
-	}
-	q.changed("HW")
+	at := uint64(ioCQ + q.done%q.entries[1]*16)
+	q.word(at+8, uint64(head)|1<<16|uint64(id|phase<<16)<<32)
 	q.done++
+}
+
+// whole adds a line for a range, as lm serve does for what the device reads.
+func (q *queueRecorder) whole(at, size uint64) {
+	var data []byte
+	for word := at; word < at+size; word += 8 {
+		data = binary.LittleEndian.AppendUint64(data, q.memory[word])
+		q.recorded[word] = q.memory[word]
+	}
+	q.lines = append(q.lines, fmt.Sprintf("HR %x %d %x", at, size, data))
+}
+
+// batch writes or reads 2 pages with a command each, and stores to each doorbell once.
+func (q *queueRecorder) batch(isWrite bool, block uint32) {
+	var ids, heads [2]int
+	buffer, opcode := uint64(bufferPool), uint64(2)
+	if isWrite {
+		buffer, opcode = bufferPool+0x4000, 1
+	}
+	for i := range ids {
+		at, n := block+uint32(i*blocksOfTransfer), buffer+uint64(i)*0x1000
+		if isWrite {
+			q.disk[at] = make([]byte, 0x1000)
+			for k := range q.disk[at] {
+				q.disk[at][k] = byte(q.random.Uint32())
+			}
+			q.set(n, q.disk[at])
+		}
+		q.id = (q.id + 0x31) % 0xfff0
+		entry := uint64(ioSQ + 64*q.tail)
+		q.submit(opcode, n, at)
+		q.whole(entry, 64)
+		ids[i], heads[i] = q.id, q.tail
+	}
+	q.store(0x1008, uint32(q.tail))
+	for i := range ids {
+		q.complete(ids[i], heads[i])
+		if !isWrite {
+			q.set(buffer+uint64(i)*0x1000, q.disk[block+uint32(i*blocksOfTransfer)])
+		}
+		q.changed("HW")
+	}
 	q.store(0x100c, uint32(q.done%q.entries[1]))
 }
 
@@ -204,8 +257,8 @@ func importFrames(t *testing.T, text string, o Options) (*lmb.Image, *Frames) {
 }
 
 // replayQueue replays n frames on the mock controller, each with a new block and random data. Each
-// frame must return what it has written.
-func replayQueue(t *testing.T, image *lmb.Image, n int) {
+// frame must return what it has written, with one command for each of some pages.
+func replayQueue(t *testing.T, image *lmb.Image, n, pages int) {
 	t.Helper()
 	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	indexOf := func(name string) int {
@@ -222,11 +275,14 @@ func replayQueue(t *testing.T, image *lmb.Image, n int) {
 	for i := range n {
 		block := uint32(random.Uint32()%0xf0) * blocksOfTransfer
 		var sent []byte
+		places := 0
 		for k := range image.Tensors {
 			in := replay.Input(k)
 			switch {
 			case len(in) == 4:
-				binary.LittleEndian.PutUint32(in, block)
+				place := block + uint32(places%pages*blocksOfTransfer)
+				binary.LittleEndian.PutUint32(in, place)
+				places++
 			case len(in) > 0:
 				for at := range in {
 					in[at] = byte(random.Uint32())
@@ -294,7 +350,7 @@ func TestQueueInHostMemoryBecomesAFrameThatRepeats(t *testing.T) {
 		if strings.Contains(got, echo) == c.sameID {
 			t.Errorf("%+v: want %q if identifiers differ:\n%s", c, echo, got)
 		}
-		replayQueue(t, image, 1000)
+		replayQueue(t, image, 1000, 1)
 	}
 }
 
@@ -333,7 +389,7 @@ func TestRingsOfAQueueThatDoesNotWrap(t *testing.T) {
 	}
 	o := queueOptions(t, queueRings...)
 	image, _ := importFrames(t, text, o)
-	replayQueue(t, image, 100)
+	replayQueue(t, image, 100, 1)
 	o.Rings[1].EntryBit = -1
 	o.Rings[1].Parity, o.From = 0, FromRecord
 	const want = "no bit of the entries changes with the lap in the recording; record more " +
@@ -433,5 +489,21 @@ func TestPagesOfATransferAreOneTensor(t *testing.T) {
 			}
 		}
 	}
-	replayQueue(t, image, 200)
+	replayQueue(t, image, 200, 1)
+}
+
+// TestCommandsBeforeOneDoorbellWrapWhereTheyMay has 2 commands for each doorbell, in queues with an
+// odd number of entries, or behind an odd number of other commands.
+func TestCommandsBeforeOneDoorbellWrapWhereTheyMay(t *testing.T) {
+	for _, c := range [][3]int{{7, 7, 0}, {8, 8, 1}, {5, 9, 1}, {8, 8, 0}} {
+		q := newQueueRecorder(c[0], c[1])
+		q.probes = c[2]
+		q.turns(0)
+		for i := range uint32(20) {
+			q.batch(true, 16*i)
+			q.batch(false, 16*i)
+		}
+		image, _ := importFrames(t, q.text(), Options{})
+		replayQueue(t, image, 300, 2)
+	}
 }

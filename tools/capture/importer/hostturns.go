@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"hash/maphash"
@@ -55,6 +56,7 @@ type hostPart struct {
 	isEntry bool     // of a ring
 	ring    uint64   // any number that the entries of a ring have in common
 	values  [][]byte // by repetition
+	before  [][]byte // of what the program stores: the bytes that were there
 }
 
 // hostPoll waits for bits of 2 bytes.
@@ -138,6 +140,7 @@ func (p *ringPlan) addHostTurns(start, period int) (reason string) {
 		return cmp.Or(a.gap-b.gap, byDevice(&a)-byDevice(&b), places)
 	})
 	h.readParts(h.list)
+	h.leaveOutUnchanged()
 	h.insert()
 	if h.dropped > 0 {
 		p.notes = append(p.notes, fmt.Sprintf("from line %d on, %d changes of buffers of other "+
@@ -520,7 +523,7 @@ func (h *hostTurns) readParts(parts []hostPart) {
 		}
 	}
 	for i := range parts {
-		parts[i].values = nil
+		parts[i].values, parts[i].before = nil, nil
 	}
 	for k := range h.gaps {
 		for g := range h.gaps[k] {
@@ -528,6 +531,11 @@ func (h *hostTurns) readParts(parts []hostPart) {
 			apply(o.first, -1)
 			at = max(at, o.first)
 			for _, wrote := range []int{byDevice, byProgram} {
+				for i := range parts {
+					if p := &parts[i]; p.gap == g && !p.wrote && wrote == byProgram {
+						p.before = append(p.before, memory.Bytes(p.bases[k], p.end-p.first))
+					}
+				}
 				apply(o.end, wrote)
 				for i := range parts {
 					p := &parts[i]
@@ -539,6 +547,38 @@ func (h *hostTurns) readParts(parts []hostPart) {
 			at = o.end
 		}
 	}
+}
+
+// leaveOutUnchanged leaves out what a program never changes in a small part at a fixed place, such as
+// the positions of other queues beside one: lm record shows words of 8 bytes.
+func (h *hostTurns) leaveOutUnchanged() {
+	var list []hostPart
+	for _, p := range h.list {
+		if p.wrote || !p.isFixed() || p.end-p.first > hostSmallMax {
+			list = append(list, p)
+			continue
+		}
+		var changed []reach
+		for at := p.first; at < p.end; at += hostUnit {
+			from := at - p.first
+			for k := range p.values {
+				if !bytes.Equal(p.values[k][from:from+hostUnit], p.before[k][from:from+hostUnit]) {
+					changed = append(changed, reach{at, at + hostUnit})
+					break
+				}
+			}
+		}
+		for _, r := range joined(changed, 0) {
+			part := p
+			part.reach, part.bases = r, slices.Repeat([]uint64{r.first}, len(p.bases))
+			part.values = nil
+			for _, data := range p.values {
+				part.values = append(part.values, data[r.first-p.first:r.end-p.first])
+			}
+			list = append(list, part)
+		}
+	}
+	h.list = list
 }
 
 // insert adds the parts to the accesses of each repetition. They are chunks of their own.

@@ -235,8 +235,18 @@ func (p *hostPart) setSingle(at uint64) {
 	p.single[at] = true
 }
 
-// isCounting reports whether numbers mostly rise by one step.
+// isCounting reports whether numbers mostly rise by one step, or always in a circle.
 func isCounting(list []uint64) bool {
+	if s := unitsOf([]ringPoint{{values: list}}); s.End-s.Begin > 2*s.Unit {
+		size, step := s.End-s.Begin, func(i int) uint64 { return list[i+1] - list[i] }
+		circle := true
+		for i := range list[1:] {
+			circle = circle && (step(i)+size)%size == (step(0)+size)%size
+		}
+		if circle {
+			return true
+		}
+	}
 	counts := map[uint64]int{}
 	for i := range list[1:] {
 		counts[list[i+1]-list[i]]++
