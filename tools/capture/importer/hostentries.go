@@ -236,7 +236,7 @@ func (e *entryFinder) parts() (list []hostPart) {
 	for n, g := range e.uses {
 		for _, r := range bytes {
 			p := hostPart{wrote: e.wrote == byDevice, gap: g, line: e.gaps[0][g].line,
-				lead: r.first, isEntry: true, ring: e.region.first}
+				lead: r.first, isEntry: true, entry: n, ring: e.region.first}
 			for k := range e.gaps {
 				p.bases = append(p.bases, e.bases[k*len(e.uses)+n]+r.first)
 			}

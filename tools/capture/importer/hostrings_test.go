@@ -503,7 +503,8 @@ func TestCommandsBeforeOneDoorbellWrapWhereTheyMay(t *testing.T) {
 			q.batch(true, 16*i)
 			q.batch(false, 16*i)
 		}
-		image, _ := importFrames(t, q.text(), Options{})
+		image, f := importFrames(t, q.text(), Options{})
+		fmt.Println(f, sequenceText(image, "frame"))
 		replayQueue(t, image, 300, 2)
 	}
 }

@@ -54,6 +54,7 @@ type hostPart struct {
 	bases   []uint64 // by repetition
 	lead    uint64   // bytes of the entry before the part
 	isEntry bool     // of a ring
+	entry   int      // number of the entry in a repetition
 	ring    uint64   // any number that the entries of a ring have in common
 	values  [][]byte // by repetition
 	before  [][]byte // of what the program stores: the bytes that were there
@@ -402,8 +403,7 @@ func (h *hostTurns) clearParts() []hostPart {
 func (h *hostTurns) addPointer(column []uint64, gap int) {
 	differs := false
 	for _, v := range column {
-		i, _ := h.finder.findHostAddress(v, 8)
-		if i < 0 || !h.finder.hostSpaces[i].exact {
+		if !h.isAddress(v) {
 			return
 		}
 		differs = differs || v != column[0]
@@ -414,6 +414,12 @@ func (h *hostTurns) addPointer(column []uint64, gap int) {
 	if differs && !known {
 		h.pointers, h.storedIn = append(h.pointers, column), append(h.storedIn, gap)
 	}
+}
+
+// isAddress reports whether a number is an address of host memory.
+func (p *ringPlan) isAddress(v uint64) bool {
+	i, _ := p.finder.findHostAddress(v, 8)
+	return i >= 0 && p.finder.hostSpaces[i].exact
 }
 
 // column returns a number in a part, for each repetition.
@@ -560,9 +566,13 @@ func (h *hostTurns) leaveOutUnchanged() {
 		}
 		var changed []reach
 		for at := p.first; at < p.end; at += hostUnit {
-			from := at - p.first
+			word := (at &^ 7) - p.first
+			isAddress := at&^7 >= p.first && word+8 <= p.end-p.first &&
+				h.isAddress(traces.Little(p.values[0][word:word+8]))
 			for k := range p.values {
-				if !bytes.Equal(p.values[k][from:from+hostUnit], p.before[k][from:from+hostUnit]) {
+				from := at - p.first
+				if isAddress || !bytes.Equal(p.values[k][from:from+hostUnit],
+					p.before[k][from:from+hostUnit]) {
 					changed = append(changed, reach{at, at + hostUnit})
 					break
 				}

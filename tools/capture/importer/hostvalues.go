@@ -154,7 +154,7 @@ func (p *ringPlan) checkAddresses(explained []bool) (reason string) {
 			continue
 		}
 		for k, v := range e.part.column(at, 8) {
-			if n, _ := p.finder.findHostAddress(v, 8); n >= 0 && p.finder.hostSpaces[n].exact {
+			if p.isAddress(v) {
 				return fmt.Sprintf("line %d, bus:0x%x: the program stores addresses of host "+
 					"memory there, but not in each repetition", p.turns[k][i].line,
 					p.turns[k][i].address&^7)

@@ -163,6 +163,12 @@ func (w *ringWriter) move(c lmb.Command) error {
 	}
 	for size > 0 {
 		use, next := w.useAt(space, address, size)
+		isWord := false
+		if use < 0 && c.Opcode == gen.OpcodeCopyIn && space == hostSpaceKey &&
+			lmb.HasPayload(&c.Command) {
+			next, isWord = w.nextWord(space, address, next)
+			c.Width = uint8(gcd(uint64(c.Width), next))
+		}
 		part := c
 		if next < size {
 			var ok bool
@@ -170,6 +176,11 @@ func (w *ringWriter) move(c lmb.Command) error {
 				return traces.TraceError(0, "%s+0x%x of the frame is one command, of which a ring "+
 					"moves only a part", w.windows[c.Window].Name, c.Offset)
 			}
+		}
+		if isWord {
+			part.Command = fbs.Command{Opcode: gen.OpcodeWrite, Window: c.Window,
+				Width: uint8(next), Offset: part.Offset, Value: traces.Little(part.Data)}
+			part.Data = nil
 		}
 		if err := w.emitMoved(part, use); err != nil {
 			return err
@@ -180,6 +191,24 @@ func (w *ringWriter) move(c lmb.Command) error {
 		address, size = address+next, size-next
 	}
 	return nil
+}
+
+// nextWord returns the bytes up to the next word of a copy that a ring moves, or its size if the
+// copy begins with it: the device may look at a position at any time.
+func (w *ringWriter) nextWord(space spaceKey, address, size uint64) (next uint64, isWord bool) {
+	next = size
+	for i := range w.options.moves {
+		u := &w.options.moves[i]
+		switch {
+		case !u.isValue || !u.isStore || w.done[i] || u.space != space || u.address < address ||
+			u.address+u.size > address+size:
+		case u.address == address:
+			return u.size, true
+		default:
+			next = min(next, u.address-address)
+		}
+	}
+	return next, false
 }
 
 // moveWordsOf stores the words of a copied block that rings move once more, behind it.
