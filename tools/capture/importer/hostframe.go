@@ -69,15 +69,27 @@ func (l *lifter) addHostParts(line int, time int64) {
 	}
 	l.host.frameStores = nil
 	l.host.slotStep = -1
+	slices.SortStableFunc(parts, func(a, b *hostPart) int { return a.positions() - b.positions() })
 	for n, p := range parts {
 		if !p.wrote {
-			if p.isOneOfSeveral(parts) && !p.isSameEntry(parts[max(n-1, 0)]) {
+			before := parts[max(n-1, 0)]
+			if p.positions() > before.positions() ||
+				p.isOneOfSeveral(parts) && !p.isSameEntry(before) {
 				l.host.slotStep = -1
 			}
 			i, offset, data := l.hostPartData(p.first, p.end-p.first)
 			l.placeStore(max(line, 1), time, hostStore{i, offset, data})
 		}
 	}
+}
+
+// positions returns 1 if the program stores positions of rings in a part that does not move. They
+// come behind the entries.
+func (p *hostPart) positions() int {
+	if !p.isEntry && !p.wrote && len(p.single) > 0 {
+		return 1
+	}
+	return 0
 }
 
 // isOneOfSeveral reports whether parts have several entries of the ring of p.

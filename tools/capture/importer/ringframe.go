@@ -178,6 +178,9 @@ func (w *ringWriter) move(c lmb.Command) error {
 			}
 		}
 		if isWord {
+			if n := len(w.out); n == 0 || w.out[n-1].Opcode != gen.OpcodeFence {
+				w.out = append(w.out, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
+			}
 			part.Command = fbs.Command{Opcode: gen.OpcodeWrite, Window: c.Window,
 				Width: uint8(next), Offset: part.Offset, Value: traces.Little(part.Data)}
 			part.Data = nil
