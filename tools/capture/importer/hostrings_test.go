@@ -38,6 +38,9 @@ type queueRecorder struct {
 	probes   int  // reads before the repetitions, as Linux looks for partitions
 	pages    int  // of a transfer; 0: 1
 	shared   bool // both write to a page that has nothing to do with the work
+	// Both doorbells are also in one word of host memory, and reads use the buffer of writes, which
+	// is not empty before
+	shadow bool
 }
 
 const (
@@ -45,6 +48,7 @@ const (
 	ioSQ, ioCQ       = 0x43084000, 0x43088000
 	bufferPool       = 0x44000000
 	pageList         = 0x43084800
+	shadowDoorbells  = 0x43088808
 	blocksOfTransfer = 8
 )
 
@@ -86,6 +90,9 @@ func (q *queueRecorder) changed(kind string) {
 }
 
 func (q *queueRecorder) store(offset int, value uint32) {
+	if q.shadow && offset >= 0x1008 {
+		q.word(shadowDoorbells, uint64(q.tail)|uint64(q.done%q.entries[1])<<32)
+	}
 	q.changed("HR")
 	q.lines = append(q.lines, fmt.Sprintf("W 0 %x 4 %x", offset,
 		binary.LittleEndian.AppendUint32(nil, value)))
@@ -119,7 +126,7 @@ func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 	pages := uint64(max(q.pages, 1))
 	if q.pool > 0 {
 		buffer += uint64(q.pool-1-q.buffers%q.pool) * 0x1000 * pages // it falls, as in qemu-io
-	} else if isWrite {
+	} else if isWrite && !q.shadow {
 		buffer += 0x2000
 	}
 	q.buffers++
@@ -127,10 +134,12 @@ func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 		q.word(pageList+8*i, buffer+0x1000*(i+1))
 	}
 	data, opcode := make([]byte, pages*0x1000), uint64(2)
-	if isWrite {
-		for i := range data {
+	for i := range data {
+		if isWrite || q.shadow {
 			data[i] = byte(q.random.Uint32())
 		}
+	}
+	if isWrite {
 		opcode, q.disk[block] = 1, data
 	}
 	q.set(buffer, data)
@@ -287,7 +296,9 @@ func replayQueue(t *testing.T, image *lmb.Image, n, pages int) {
 				for at := range in {
 					in[at] = byte(random.Uint32())
 				}
-				sent = in
+				if sent == nil {
+					sent = in
+				}
 			}
 		}
 		run("frame")
@@ -503,8 +514,30 @@ func TestCommandsBeforeOneDoorbellWrapWhereTheyMay(t *testing.T) {
 			q.batch(true, 16*i)
 			q.batch(false, 16*i)
 		}
-		image, f := importFrames(t, q.text(), Options{})
-		fmt.Println(f, sequenceText(image, "frame"))
+		image, _ := importFrames(t, q.text(), Options{})
 		replayQueue(t, image, 300, 2)
 	}
+}
+
+// TestPositionsInHostMemoryMove has shadow doorbells: words at fixed places of host memory, which
+// the frame stores once, behind all else that the device reads, and before each doorbell.
+func TestPositionsInHostMemoryMove(t *testing.T) {
+	q := newQueueRecorder(7, 7)
+	q.shadow, q.probes, q.requests = true, 3, 2
+	image, _ := importFrames(t, q.turns(12), Options{})
+	frame := sequenceText(image, "frame")
+	position := regexp.MustCompile(`fence
+advance ring\d 0x1
+with ring\d value
+write.2 host0\+0x880[8c] 0x0
+copy.2 host0\+0x880[ae] <- hex 0000 bulk
+fence
+advance ring\d 0x1
+with ring\d value
+write.4 bar0\+0x100[8c] 0x0
+`)
+	if n := len(position.FindAllString(frame, -1)); n != 4 || strings.Count(frame, "0x880") != 8 {
+		t.Errorf("%d of 4 positions are right:\n%s", n, frame)
+	}
+	replayQueue(t, image, 1000, 1)
 }
