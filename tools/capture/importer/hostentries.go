@@ -3,6 +3,7 @@ package importer
 import (
 	"cmp"
 	"fmt"
+	"slices"
 )
 
 // findEntries finds the rings whose entries are what is not explained yet.
@@ -100,10 +101,52 @@ func (e *entryFinder) find() (reason string) {
 			e.seen, e.lines = append(e.seen, e.inside(k, g)), append(e.lines, e.lineOf(k, g))
 		}
 	}
-	if e.stride = e.findStride(); e.stride == 0 || e.stride > hostEntryMax {
-		return "at places that do not move by the same bytes from one time to the next"
+	if reason = e.place(); reason != "" && e.splitUses() && e.place() == "" {
+		return ""
 	}
-	return e.place()
+	return reason
+}
+
+// splitUses makes an entry of each change, if all have one size and each use has the same number of
+// them: the program has stored several entries before it started the device.
+func (e *entryFinder) splitUses() (ok bool) {
+	n, size, stride := len(e.seen[0]), uint64(0), ^uint64(0)
+	for i := range e.seen {
+		list := slices.Clone(e.seen[i])
+		slices.SortFunc(list, func(a, b reach) int { return cmp.Compare(a.first, b.first) })
+		for k, r := range list {
+			size = max(size, r.end-r.first)
+			if k > 0 {
+				stride = min(stride, r.first-list[k-1].first)
+			}
+		}
+		e.seen[i] = list
+	}
+	var seen [][]reach
+	var lines, uses []int
+	for i, list := range e.seen {
+		if len(list) != n || n > hostMultiples {
+			return false
+		}
+		from := 0 // the first entry behind a wrap is the lowest one
+		for k, r := range list {
+			if k > 0 && r.first-list[k-1].first > stride {
+				from = k
+			}
+		}
+		for k := range n {
+			r := list[(from+k)%n]
+			if r.end-r.first != size {
+				return false
+			}
+			seen, lines = append(seen, []reach{r}), append(lines, e.lines[i])
+		}
+	}
+	for _, g := range e.uses {
+		uses = append(uses, slices.Repeat([]int{g}, n)...)
+	}
+	e.seen, e.lines, e.uses, e.bases = seen, lines, uses, nil
+	return true
 }
 
 func hull(list []reach) (r reach) {
@@ -136,6 +179,9 @@ func (e *entryFinder) findStride() (stride uint64) {
 
 // place finds where each entry begins. An entry that shows no change is where the ring says.
 func (e *entryFinder) place() (reason string) {
+	if e.stride = e.findStride(); e.stride == 0 || e.stride > hostEntryMax {
+		return "at places that do not move by the same bytes from one time to the next"
+	}
 	align := func(at uint64) uint64 {
 		if e.stride&(e.stride-1) == 0 {
 			return at &^ (e.stride - 1)
@@ -190,7 +236,7 @@ func (e *entryFinder) parts() (list []hostPart) {
 	for n, g := range e.uses {
 		for _, r := range bytes {
 			p := hostPart{wrote: e.wrote == byDevice, gap: g, line: e.gaps[0][g].line,
-				lead: r.first, isEntry: true, ring: e.region.first}
+				lead: r.first, isEntry: true, entry: n, ring: e.region.first}
 			for k := range e.gaps {
 				p.bases = append(p.bases, e.bases[k*len(e.uses)+n]+r.first)
 			}

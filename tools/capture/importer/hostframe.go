@@ -39,12 +39,28 @@ func (l *lifter) addHostParts(line int, time int64) {
 		}
 	}
 	for _, p := range parts {
-		for _, w := range p.polls {
-			l.addHostPoll(p, w, time)
+		if !p.isOneOfSeveral(parts) {
+			l.addHostPolls(p, time)
+		}
+	}
+	for i, p := range parts { // the ring is at one of its entries at a time
+		if !p.wrote || !p.isOneOfSeveral(parts) || i > 0 && p.isSameEntry(parts[i-1]) {
+			continue
+		}
+		same := parts[i:]
+		for n, o := range same {
+			if !p.isSameEntry(o) {
+				same = same[:n]
+				break
+			}
+			l.addHostPolls(o, time)
+		}
+		for _, o := range same {
+			l.compareHostPart(o, line, time)
 		}
 	}
 	for _, p := range parts {
-		if p.wrote {
+		if p.wrote && !p.isOneOfSeveral(parts) {
 			l.compareHostPart(p, line, time)
 		}
 	}
@@ -53,11 +69,43 @@ func (l *lifter) addHostParts(line int, time int64) {
 	}
 	l.host.frameStores = nil
 	l.host.slotStep = -1
-	for _, p := range parts {
+	slices.SortStableFunc(parts, func(a, b *hostPart) int { return a.positions() - b.positions() })
+	for n, p := range parts {
 		if !p.wrote {
+			before := parts[max(n-1, 0)]
+			if p.positions() > before.positions() ||
+				p.isOneOfSeveral(parts) && !p.isSameEntry(before) {
+				l.host.slotStep = -1
+			}
 			i, offset, data := l.hostPartData(p.first, p.end-p.first)
 			l.placeStore(max(line, 1), time, hostStore{i, offset, data})
 		}
+	}
+}
+
+// positions returns 1 if the program stores positions of rings in a part that does not move. They
+// come behind the entries.
+func (p *hostPart) positions() int {
+	if !p.isEntry && !p.wrote && len(p.single) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// isOneOfSeveral reports whether parts have several entries of the ring of p.
+func (p *hostPart) isOneOfSeveral(parts []*hostPart) bool {
+	return p.isEntry && slices.ContainsFunc(parts, func(o *hostPart) bool {
+		return o.isEntry && o.ring == p.ring && o.wrote == p.wrote && o.entry != p.entry
+	})
+}
+
+func (p *hostPart) isSameEntry(o *hostPart) bool {
+	return p.isEntry && o.isEntry && o.wrote == p.wrote && o.ring == p.ring && o.entry == p.entry
+}
+
+func (l *lifter) addHostPolls(p *hostPart, time int64) {
+	for _, w := range p.polls {
+		l.addHostPoll(p, w, time)
 	}
 }
 

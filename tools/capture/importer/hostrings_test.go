@@ -28,14 +28,19 @@ type queueRecorder struct {
 	done     int // completions
 	id       int
 	sameID   bool
+	requests int // structures of Linux's driver that are used in turn: a field counts their uses
 	pool     int // buffers that are used in turn; 0: always the same two
 	buffers  int // used so far
 	disk     map[uint32][]byte
 	random   *rand.Rand
 	firstLBA uint32
 	before   int
+	probes   int  // reads before the repetitions, as Linux looks for partitions
 	pages    int  // of a transfer; 0: 1
 	shared   bool // both write to a page that has nothing to do with the work
+	// Both doorbells are also in one word of host memory, and reads use the buffer of writes, which
+	// is not empty before
+	shadow bool
 }
 
 const (
@@ -43,6 +48,7 @@ const (
 	ioSQ, ioCQ       = 0x43084000, 0x43088000
 	bufferPool       = 0x44000000
 	pageList         = 0x43084800
+	shadowDoorbells  = 0x43088808
 	blocksOfTransfer = 8
 )
 
@@ -84,6 +90,9 @@ func (q *queueRecorder) changed(kind string) {
 }
 
 func (q *queueRecorder) store(offset int, value uint32) {
+	if q.shadow && offset >= 0x1008 {
+		q.word(shadowDoorbells, uint64(q.tail)|uint64(q.done%q.entries[1])<<32)
+	}
 	q.changed("HR")
 	q.lines = append(q.lines, fmt.Sprintf("W 0 %x 4 %x", offset,
 		binary.LittleEndian.AppendUint32(nil, value)))
@@ -117,7 +126,7 @@ func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 	pages := uint64(max(q.pages, 1))
 	if q.pool > 0 {
 		buffer += uint64(q.pool-1-q.buffers%q.pool) * 0x1000 * pages // it falls, as in qemu-io
-	} else if isWrite {
+	} else if isWrite && !q.shadow {
 		buffer += 0x2000
 	}
 	q.buffers++
@@ -125,10 +134,12 @@ func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 		q.word(pageList+8*i, buffer+0x1000*(i+1))
 	}
 	data, opcode := make([]byte, pages*0x1000), uint64(2)
-	if isWrite {
-		for i := range data {
+	for i := range data {
+		if isWrite || q.shadow {
 			data[i] = byte(q.random.Uint32())
 		}
+	}
+	if isWrite {
 		opcode, q.disk[block] = 1, data
 	}
 	q.set(buffer, data)
@@ -136,9 +147,27 @@ func (q *queueRecorder) transfer(isWrite bool, block uint32) {
 }
 
 func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte) {
-	if !q.sameID {
+	if q.requests > 0 {
+		q.id = q.done/q.requests%16<<12 | 2
+	} else if !q.sameID {
 		q.id = (q.id + 0x31) % 0xfff0
 	}
+	q.submit(opcode, buffer, block)
+	q.changed("HR")
+	if q.shared {
+		q.lines = append(q.lines, fmt.Sprintf("HB 43081800 8 %016x", q.done+1))
+	}
+	q.store(0x1008, uint32(q.tail))
+	q.complete(q.id, q.tail)
+	if opcode == 2 {
+		q.set(buffer, read)
+	}
+	q.changed("HW")
+	q.store(0x100c, uint32(q.done%q.entries[1]))
+}
+
+// submit stores an entry.
+func (q *queueRecorder) submit(opcode, buffer uint64, block uint32) {
 	at := uint64(ioSQ + 64*q.tail)
 	q.word(at, opcode|uint64(q.id)<<16|1<<32)
 	q.word(at+0x18, buffer)
@@ -148,20 +177,57 @@ func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte
 		q.word(at+0x20, pageList)
 		q.word(at+0x30, uint64(8*q.pages-1))
 	}
-	q.changed("HR")
-	if q.shared {
-		q.lines = append(q.lines, fmt.Sprintf("HB 43081800 8 %016x", q.done+1))
-	}
 	q.tail = (q.tail + 1) % q.entries[0]
-	q.store(0x1008, uint32(q.tail))
+}
+
+// complete writes a completion.
+func (q *queueRecorder) complete(id, head int) {
 	phase := 1 - q.done/q.entries[1]%2
-	at = uint64(ioCQ + q.done%q.entries[1]*16)
-	q.word(at+8, uint64(q.tail)|1<<16|uint64(q.id|phase<<16)<<32)
-	if opcode == 2 {
-		q.set(buffer, read)
-	}
-	q.changed("HW")
+	at := uint64(ioCQ + q.done%q.entries[1]*16)
+	q.word(at+8, uint64(head)|1<<16|uint64(id|phase<<16)<<32)
 	q.done++
+}
+
+// whole adds a line for a range, as lm serve does for what the device reads.
+func (q *queueRecorder) whole(at, size uint64) {
+	var data []byte
+	for word := at; word < at+size; word += 8 {
+		data = binary.LittleEndian.AppendUint64(data, q.memory[word])
+		q.recorded[word] = q.memory[word]
+	}
+	q.lines = append(q.lines, fmt.Sprintf("HR %x %d %x", at, size, data))
+}
+
+// batch writes or reads 2 pages with a command each, and stores to each doorbell once.
+func (q *queueRecorder) batch(isWrite bool, block uint32) {
+	var ids, heads [2]int
+	buffer, opcode := uint64(bufferPool), uint64(2)
+	if isWrite {
+		buffer, opcode = bufferPool+0x4000, 1
+	}
+	for i := range ids {
+		at, n := block+uint32(i*blocksOfTransfer), buffer+uint64(i)*0x1000
+		if isWrite {
+			q.disk[at] = make([]byte, 0x1000)
+			for k := range q.disk[at] {
+				q.disk[at][k] = byte(q.random.Uint32())
+			}
+			q.set(n, q.disk[at])
+		}
+		q.id = (q.id + 0x31) % 0xfff0
+		entry := uint64(ioSQ + 64*q.tail)
+		q.submit(opcode, n, at)
+		q.whole(entry, 64)
+		ids[i], heads[i] = q.id, q.tail
+	}
+	q.store(0x1008, uint32(q.tail))
+	for i := range ids {
+		q.complete(ids[i], heads[i])
+		if !isWrite {
+			q.set(buffer+uint64(i)*0x1000, q.disk[block+uint32(i*blocksOfTransfer)])
+		}
+		q.changed("HW")
+	}
 	q.store(0x100c, uint32(q.done%q.entries[1]))
 }
 
@@ -172,6 +238,9 @@ func (q *queueRecorder) turns(n int) string {
 	q.start()
 	for range q.before {
 		q.command(0, 0, 0, nil)
+	}
+	for i := range q.probes {
+		q.transfer(false, uint32(0x700+i))
 	}
 	for i := range n {
 		block := q.firstLBA + uint32(i*blocksOfTransfer*max(q.pages, 1))
@@ -197,8 +266,8 @@ func importFrames(t *testing.T, text string, o Options) (*lmb.Image, *Frames) {
 }
 
 // replayQueue replays n frames on the mock controller, each with a new block and random data. Each
-// frame must return what it has written.
-func replayQueue(t *testing.T, image *lmb.Image, n int) {
+// frame must return what it has written, with one command for each of some pages.
+func replayQueue(t *testing.T, image *lmb.Image, n, pages int) {
 	t.Helper()
 	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	indexOf := func(name string) int {
@@ -215,16 +284,21 @@ func replayQueue(t *testing.T, image *lmb.Image, n int) {
 	for i := range n {
 		block := uint32(random.Uint32()%0xf0) * blocksOfTransfer
 		var sent []byte
+		places := 0
 		for k := range image.Tensors {
 			in := replay.Input(k)
 			switch {
 			case len(in) == 4:
-				binary.LittleEndian.PutUint32(in, block)
+				place := block + uint32(places%pages*blocksOfTransfer)
+				binary.LittleEndian.PutUint32(in, place)
+				places++
 			case len(in) > 0:
 				for at := range in {
 					in[at] = byte(random.Uint32())
 				}
-				sent = in
+				if sent == nil {
+					sent = in
+				}
 			}
 		}
 		run("frame")
@@ -257,12 +331,18 @@ func TestQueueInHostMemoryBecomesAFrameThatRepeats(t *testing.T) {
 		sq, cq, pool int
 		sameID       bool
 		before       int // flushes before the repetitions
-	}{{5, 3, 7, false, 0}, {4, 4, 0, true, 0}, {7, 5, 2, false, 2}, {3, 8, 3, true, 0},
-		{16, 3, 5, false, 2}} {
+		probes       int
+	}{{5, 3, 7, false, 0, 0}, {4, 4, 0, true, 0, 0}, {7, 5, 2, false, 2, 0}, {3, 8, 3, true, 0, 0},
+		{16, 3, 5, false, 2, 0}, {7, 7, 0, false, 0, 1}, {7, 5, 0, false, 0, 2},
+		{5, 7, 2, false, 0, 3}} {
 		q := newQueueRecorder(c.sq, c.cq)
-		q.pool, q.sameID, q.before = c.pool, c.sameID, c.before
+		q.pool, q.sameID, q.before, q.probes = c.pool, c.sameID, c.before, c.probes
+		if c.probes > 0 {
+			q.requests = 2
+		}
 		image, frames := importFrames(t, q.turns(12), Options{})
 		got := frames.String()
+		c.before += c.probes
 		for _, want := range []string{
 			fmt.Sprintf("ring       bus:0x%x, addresses from 0x43084000 to 0x%x, 0x80 a ",
 				ioSQ+64*c.before, ioSQ+64*c.sq),
@@ -281,7 +361,7 @@ func TestQueueInHostMemoryBecomesAFrameThatRepeats(t *testing.T) {
 		if strings.Contains(got, echo) == c.sameID {
 			t.Errorf("%+v: want %q if identifiers differ:\n%s", c, echo, got)
 		}
-		replayQueue(t, image, 1000)
+		replayQueue(t, image, 1000, 1)
 	}
 }
 
@@ -320,7 +400,7 @@ func TestRingsOfAQueueThatDoesNotWrap(t *testing.T) {
 	}
 	o := queueOptions(t, queueRings...)
 	image, _ := importFrames(t, text, o)
-	replayQueue(t, image, 100)
+	replayQueue(t, image, 100, 1)
 	o.Rings[1].EntryBit = -1
 	o.Rings[1].Parity, o.From = 0, FromRecord
 	const want = "no bit of the entries changes with the lap in the recording; record more " +
@@ -420,5 +500,44 @@ func TestPagesOfATransferAreOneTensor(t *testing.T) {
 			}
 		}
 	}
-	replayQueue(t, image, 200)
+	replayQueue(t, image, 200, 1)
+}
+
+// TestCommandsBeforeOneDoorbellWrapWhereTheyMay has 2 commands for each doorbell, in queues with an
+// odd number of entries, or behind an odd number of other commands.
+func TestCommandsBeforeOneDoorbellWrapWhereTheyMay(t *testing.T) {
+	for _, c := range [][3]int{{7, 7, 0}, {8, 8, 1}, {5, 9, 1}, {8, 8, 0}} {
+		q := newQueueRecorder(c[0], c[1])
+		q.probes = c[2]
+		q.turns(0)
+		for i := range uint32(20) {
+			q.batch(true, 16*i)
+			q.batch(false, 16*i)
+		}
+		image, _ := importFrames(t, q.text(), Options{})
+		replayQueue(t, image, 300, 2)
+	}
+}
+
+// TestPositionsInHostMemoryMove has shadow doorbells: words at fixed places of host memory, which
+// the frame stores once, behind all else that the device reads, and before each doorbell.
+func TestPositionsInHostMemoryMove(t *testing.T) {
+	q := newQueueRecorder(7, 7)
+	q.shadow, q.probes, q.requests = true, 3, 2
+	image, _ := importFrames(t, q.turns(12), Options{})
+	frame := sequenceText(image, "frame")
+	position := regexp.MustCompile(`fence
+advance ring\d 0x1
+with ring\d value
+write.2 host0\+0x880[8c] 0x0
+copy.2 host0\+0x880[ae] <- hex 0000 bulk
+fence
+advance ring\d 0x1
+with ring\d value
+write.4 bar0\+0x100[8c] 0x0
+`)
+	if n := len(position.FindAllString(frame, -1)); n != 4 || strings.Count(frame, "0x880") != 8 {
+		t.Errorf("%d of 4 positions are right:\n%s", n, frame)
+	}
+	replayQueue(t, image, 1000, 1)
 }

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"hash/maphash"
@@ -53,8 +54,10 @@ type hostPart struct {
 	bases   []uint64 // by repetition
 	lead    uint64   // bytes of the entry before the part
 	isEntry bool     // of a ring
+	entry   int      // number of the entry in a repetition
 	ring    uint64   // any number that the entries of a ring have in common
 	values  [][]byte // by repetition
+	before  [][]byte // of what the program stores: the bytes that were there
 }
 
 // hostPoll waits for bits of 2 bytes.
@@ -131,9 +134,14 @@ func (p *ringPlan) addHostTurns(start, period int) (reason string) {
 			}
 			return 1
 		}
-		return cmp.Or(a.gap-b.gap, byDevice(&a)-byDevice(&b), cmp.Compare(a.first, b.first))
+		places := cmp.Compare(a.first, b.first)
+		if a.isEntry && b.isEntry && a.ring == b.ring {
+			places = 0 // as the ring has them, also if it wraps
+		}
+		return cmp.Or(a.gap-b.gap, byDevice(&a)-byDevice(&b), places)
 	})
 	h.readParts(h.list)
+	h.leaveOutUnchanged()
 	h.insert()
 	if h.dropped > 0 {
 		p.notes = append(p.notes, fmt.Sprintf("from line %d on, %d changes of buffers of other "+
@@ -395,8 +403,7 @@ func (h *hostTurns) clearParts() []hostPart {
 func (h *hostTurns) addPointer(column []uint64, gap int) {
 	differs := false
 	for _, v := range column {
-		i, _ := h.finder.findHostAddress(v, 8)
-		if i < 0 || !h.finder.hostSpaces[i].exact {
+		if !h.isAddress(v) {
 			return
 		}
 		differs = differs || v != column[0]
@@ -407,6 +414,12 @@ func (h *hostTurns) addPointer(column []uint64, gap int) {
 	if differs && !known {
 		h.pointers, h.storedIn = append(h.pointers, column), append(h.storedIn, gap)
 	}
+}
+
+// isAddress reports whether a number is an address of host memory.
+func (p *ringPlan) isAddress(v uint64) bool {
+	i, _ := p.finder.findHostAddress(v, 8)
+	return i >= 0 && p.finder.hostSpaces[i].exact
 }
 
 // column returns a number in a part, for each repetition.
@@ -516,7 +529,7 @@ func (h *hostTurns) readParts(parts []hostPart) {
 		}
 	}
 	for i := range parts {
-		parts[i].values = nil
+		parts[i].values, parts[i].before = nil, nil
 	}
 	for k := range h.gaps {
 		for g := range h.gaps[k] {
@@ -524,6 +537,11 @@ func (h *hostTurns) readParts(parts []hostPart) {
 			apply(o.first, -1)
 			at = max(at, o.first)
 			for _, wrote := range []int{byDevice, byProgram} {
+				for i := range parts {
+					if p := &parts[i]; p.gap == g && !p.wrote && wrote == byProgram {
+						p.before = append(p.before, memory.Bytes(p.bases[k], p.end-p.first))
+					}
+				}
 				apply(o.end, wrote)
 				for i := range parts {
 					p := &parts[i]
@@ -535,6 +553,42 @@ func (h *hostTurns) readParts(parts []hostPart) {
 			at = o.end
 		}
 	}
+}
+
+// leaveOutUnchanged leaves out what a program never changes in a small part at a fixed place, such
+// as the positions of other queues beside one: lm record shows words of 8 bytes.
+func (h *hostTurns) leaveOutUnchanged() {
+	var list []hostPart
+	for _, p := range h.list {
+		if p.wrote || !p.isFixed() || p.end-p.first > hostSmallMax {
+			list = append(list, p)
+			continue
+		}
+		var changed []reach
+		for at := p.first; at < p.end; at += hostUnit {
+			word := (at &^ 7) - p.first
+			isAddress := at&^7 >= p.first && word+8 <= p.end-p.first &&
+				h.isAddress(traces.Little(p.values[0][word:word+8]))
+			for k := range p.values {
+				from := at - p.first
+				if isAddress || !bytes.Equal(p.values[k][from:from+hostUnit],
+					p.before[k][from:from+hostUnit]) {
+					changed = append(changed, reach{at, at + hostUnit})
+					break
+				}
+			}
+		}
+		for _, r := range joined(changed, 0) {
+			part := p
+			part.reach, part.bases = r, slices.Repeat([]uint64{r.first}, len(p.bases))
+			part.values = nil
+			for _, data := range p.values {
+				part.values = append(part.values, data[r.first-p.first:r.end-p.first])
+			}
+			list = append(list, part)
+		}
+	}
+	h.list = list
 }
 
 // insert adds the parts to the accesses of each repetition. They are chunks of their own.

@@ -9,7 +9,8 @@ import (
 )
 
 // examineMultiples examines a run whose repetitions may be longer than those of the accesses of the
-// device: a program that writes and reads in turn stores the same doorbells for both.
+// device: a program that writes and reads in turn stores the same doorbells for both. Of several
+// starts, it prefers one whose repetitions end with a result.
 func (f *ringFinder) examineMultiples(r runs.Run, at int) (c *Candidate, reason string) {
 	n := 1
 	if f.hasExactHost() && f.work < hostWorkMax {
@@ -23,7 +24,13 @@ func (f *ringFinder) examineMultiples(r runs.Run, at int) (c *Candidate, reason 
 			if q := found.cycle; q > 1 && m*q <= n {
 				longer.Period *= q
 				if whole, why := f.examineEnds(longer, at); whole != nil && why == "" {
-					return whole, ""
+					found = whole
+				}
+			}
+			for k := 1; k < longer.Period/r.Period && !found.endsWithResult(); k++ {
+				later, why := f.examineEnds(longer, at+k*r.Period)
+				if later != nil && why == "" && later.endsWithResult() {
+					found = later
 				}
 			}
 			return found, ""
@@ -36,6 +43,10 @@ func (f *ringFinder) examineMultiples(r runs.Run, at int) (c *Candidate, reason 
 		}
 	}
 	return c, reason
+}
+
+func (c *Candidate) endsWithResult() bool {
+	return len(c.Varies) > 0 && c.Varies[len(c.Varies)-1].Role == "output"
 }
 
 // examineEnds examines a run, and then without its last repetition, its first one, and both: those
@@ -68,6 +79,9 @@ func (p *ringPlan) hostValues(blocks []block, explained []bool) (reason string) 
 		return reason
 	}
 	p.explainEchoes(explained)
+	if p.findAlike(explained) {
+		return "repetitions at the ends do other work"
+	}
 	for i := range explained {
 		e := &p.turns[0][i]
 		switch {
@@ -140,7 +154,7 @@ func (p *ringPlan) checkAddresses(explained []bool) (reason string) {
 			continue
 		}
 		for k, v := range e.part.column(at, 8) {
-			if n, _ := p.finder.findHostAddress(v, 8); n >= 0 && p.finder.hostSpaces[n].exact {
+			if p.isAddress(v) {
 				return fmt.Sprintf("line %d, bus:0x%x: the program stores addresses of host "+
 					"memory there, but not in each repetition", p.turns[k][i].line,
 					p.turns[k][i].address&^7)
@@ -178,6 +192,35 @@ func (p *ringPlan) findCycle(explained []bool) {
 	}
 }
 
+// findAlike finds the repetitions without those at the ends that do other work: a field of an
+// entry, such as the opcode of a command, is the same in all of them.
+func (p *ringPlan) findAlike(explained []bool) (found bool) {
+	for i := range explained {
+		e := &p.turns[0][i]
+		if explained[i] || e.part == nil || !e.part.isEntry || e.op != stepStore {
+			continue
+		}
+		list := p.column(i)
+		most := list[len(list)/2]
+		first, end := slices.Index(list, most), len(list)
+		for list[end-1] != most {
+			end--
+		}
+		isAlike := func(k int) bool {
+			return explained[k] || isConstant(p.column(k)[first:end])
+		}
+		other := min(i+1, len(explained)-1) // half of a field of 4 bytes
+		if e.address&2 != 0 {
+			other = i - 1
+		}
+		if 4*(end-first) >= 3*len(list) && isAlike(i) && isAlike(other) {
+			p.alike = [2]int{first, end}
+			return true
+		}
+	}
+	return false
+}
+
 // isFixed reports whether a part is at the same place in each repetition.
 func (p *hostPart) isFixed() bool { return !p.isEntry && p.bases[0] == p.bases[len(p.bases)-1] }
 
@@ -192,8 +235,18 @@ func (p *hostPart) setSingle(at uint64) {
 	p.single[at] = true
 }
 
-// isCounting reports whether numbers mostly rise by one step.
+// isCounting reports whether numbers mostly rise by one step, or always in a circle.
 func isCounting(list []uint64) bool {
+	if s := unitsOf([]ringPoint{{values: list}}); s.End-s.Begin > 2*s.Unit {
+		size, step := s.End-s.Begin, func(i int) uint64 { return list[i+1] - list[i] }
+		circle := true
+		for i := range list[1:] {
+			circle = circle && (step(i)+size)%size == (step(0)+size)%size
+		}
+		if circle {
+			return true
+		}
+	}
 	counts := map[uint64]int{}
 	for i := range list[1:] {
 		counts[list[i+1]-list[i]]++
@@ -291,6 +344,7 @@ func (p *ringPlan) lapBit(i int, laps []int) (bit uint64, ok bool) {
 // explainEchoes finds numbers in entries of the program that come back in entries of the device in
 // the same repetition, such as command identifiers. Each run uses the first one.
 func (p *ringPlan) explainEchoes(explained []bool) {
+	returned := map[int]bool{}
 	for i := range explained {
 		a := &p.turns[0][i]
 		if explained[i] || a.part == nil || !a.part.isEntry || a.op != stepStore {
@@ -298,9 +352,9 @@ func (p *ringPlan) explainEchoes(explained []bool) {
 		}
 		for k := i + 1; k < len(explained); k++ {
 			b := &p.turns[0][k]
-			if !explained[k] && b.part != nil && b.part.isEntry && b.op == stepLoad &&
-				slices.Equal(p.column(i), p.column(k)) {
-				explained[i], explained[k] = true, true
+			if (!explained[k] || returned[k]) && b.part != nil && b.part.isEntry &&
+				b.op == stepLoad && slices.Equal(p.column(i), p.column(k)) {
+				explained[i], explained[k], returned[k] = true, true, true
 				p.notes = append(p.notes, fmt.Sprintf("line %d: the device returns the number of "+
 					"line %d, so each run uses the first one", b.line, a.line))
 			}

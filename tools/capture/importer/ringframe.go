@@ -172,7 +172,9 @@ type movedPart struct {
 func (w *ringWriter) move(c lmb.Command) error {
 	w.notePoint(&c)
 	space, address, size := w.placeOfCommand(&c)
-	if space != hostSpaceKey || !isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite) {
+	isWhole := space == hostSpaceKey && !w.isExactHostWindow(c.Window) &&
+		isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite)
+	if !isWhole {
 		if err := w.emitParts(); err != nil {
 			return err
 		}
@@ -183,6 +185,12 @@ func (w *ringWriter) move(c lmb.Command) error {
 	}
 	for size > 0 {
 		use, next := w.useAt(space, address, size)
+		isWord := false
+		if use < 0 && c.Opcode == gen.OpcodeCopyIn && space == hostSpaceKey && !isWhole &&
+			lmb.HasPayload(&c.Command) {
+			next, isWord = w.nextWord(space, address, next)
+			c.Width = uint8(gcd(uint64(c.Width), next))
+		}
 		part := c
 		if next < size {
 			var ok bool
@@ -191,17 +199,33 @@ func (w *ringWriter) move(c lmb.Command) error {
 					"moves only a part", w.windows[c.Window].Name, c.Offset)
 			}
 		}
+		if isWord {
+			if n := len(w.out); n == 0 || w.out[n-1].Opcode != gen.OpcodeFence {
+				w.out = append(w.out, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
+			}
+			part.Command = fbs.Command{Opcode: gen.OpcodeWrite, Window: c.Window,
+				Width: uint8(next), Offset: part.Offset, Value: traces.Little(part.Data)}
+			part.Data = nil
+		}
 		w.parts = append(w.parts, movedPart{part, use, space, address, next})
 		address, size = address+next, size-next
+		if isWhole {
+			continue
+		}
+		if err := w.emitParts(); err != nil {
+			return err
+		}
 	}
-	if space == hostSpaceKey && isKind(c.Opcode, gen.OpcodeCopyIn, gen.OpcodeWrite) {
-		return nil
-	}
-	return w.emitParts()
+	return nil
 }
 
-// emitParts appends parts. Stores to host memory, of which inputs come last before, get the order
-// in which the rings move. What no ring moves follows: it may be a doorbell.
+// isExactHostWindow reports whether a window is of host memory whose every change is recorded.
+func (w *ringWriter) isExactHostWindow(window uint16) bool {
+	return w.hostSpaces[w.windows[window].bar-hostBarBase].exact
+}
+
+// emitParts appends a part of a command, or all stores to host memory up to here: those of inputs
+// come last before, and all get the order in which the rings move.
 func (w *ringWriter) emitParts() error {
 	slices.SortStableFunc(w.parts, func(a, b movedPart) int {
 		return cmp.Compare(uint(a.use), uint(b.use)) // -1 is the largest
@@ -217,6 +241,24 @@ func (w *ringWriter) emitParts() error {
 	}
 	w.parts = nil
 	return nil
+}
+
+// nextWord returns the bytes up to the next word of a copy that a ring moves, or its size if the
+// copy begins with it: the device may look at a position at any time.
+func (w *ringWriter) nextWord(space spaceKey, address, size uint64) (next uint64, isWord bool) {
+	next = size
+	for i := range w.options.moves {
+		u := &w.options.moves[i]
+		switch {
+		case !u.isValue || !u.isStore || w.done[i] || u.space != space || u.address < address ||
+			u.address+u.size > address+size:
+		case u.address == address:
+			return u.size, true
+		default:
+			next = min(next, u.address-address)
+		}
+	}
+	return next, false
 }
 
 // moveWordsOf stores the words of a copied block that rings move once more, behind it.

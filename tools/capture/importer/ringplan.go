@@ -24,6 +24,7 @@ type ringPlan struct {
 	names   map[string]int
 	host    *hostTurns // nil: no host memory
 	cycle   int
+	alike   [2]int // the repetitions of one kind of work, if others have another; or zero
 }
 
 // plannedRing is a ring, and where it is used first.

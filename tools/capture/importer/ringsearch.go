@@ -350,6 +350,11 @@ func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason st
 		return nil, ""
 	}
 	moves, reason := p.find()
+	if a := p.alike; a[1] > 0 {
+		start += a[0] * r.Period
+		return f.examineFrom(runs.Run{Start: start, Length: (a[1] - a[0]) * r.Period,
+			Period: r.Period}, start)
+	}
 	if !moves || reason != "" {
 		return nil, reason
 	}

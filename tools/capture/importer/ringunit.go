@@ -12,7 +12,28 @@ func fitSpec(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
 	if s != nil && s.Unit != 0 {
 		return fitUnits(points, s)
 	}
-	return fitRing(points)
+	r, reason = fitRing(points)
+	if u := unitsOf(points); reason != "" && u.Unit > 0 && len(points[0].values) >= 2*ringTimesMin {
+		if u, why := fitUnits(points, u); why == "" {
+			u.how = fmt.Sprintf("starts again in units of %#x", u.unit)
+			return u, ""
+		}
+	}
+	return r, reason
+}
+
+// unitsOf describes a ring whose units are all in the recording.
+func unitsOf(points []ringPoint) *RingSpec {
+	var all []uint64
+	for _, p := range points {
+		all = append(all, p.values...)
+	}
+	s := &RingSpec{Begin: slices.Min(all)}
+	for _, v := range all {
+		s.Unit = gcd(s.Unit, v-s.Begin)
+	}
+	s.End = slices.Max(all) + s.Unit
+	return s
 }
 
 // fitUnits finds the steps in a ring whose entries go on at its begin where they reach its end, as

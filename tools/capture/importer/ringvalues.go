@@ -315,6 +315,13 @@ func (p *ringPlan) addData(first, last int) (reason string) {
 	v.spec = TensorSpec{Place: placeOf(e), Address: e.address}
 	v.setType(values, &piece{memory: e.memory, address: e.address, size: uint64(e.width)})
 	v.DType = lmb.DTypes[v.spec.DType]
+	for i := range p.varies { // the same buffer again
+		o := &p.varies[i]
+		if e.part != nil && v.Role == "input" && o.Role == v.Role && o.spec.Place == v.spec.Place &&
+			o.Address < v.Address+v.Size && v.Address < o.Address+o.Size {
+			o.spec.Line, v.spec.Line = o.Line, v.Line
+		}
+	}
 	p.varies = append(p.varies, v)
 	return ""
 }

@@ -6,6 +6,7 @@
 nightly_guests=(
 	TestCommandsOnBoardFilePageReplayACustomDevice
 	TestFITStartsUnderUBoot
+	TestFramesOfLinuxNVMeDriverAreReplayed
 	TestFramesSurviveKillsAndFaults
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU

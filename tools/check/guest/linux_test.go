@@ -62,6 +62,41 @@ func TestLinuxNVMeDriverIsRecordedOnAServedDevice(t *testing.T) {
 	}
 }
 
+// TestFramesOfLinuxNVMeDriverAreReplayed records Linux's NVMe driver, which writes and reads a new
+// page in turn on an I/O queue of 7 entries. The frame writes and reads 1,000 pages on QEMU's own
+// controller: 285 laps of both queues, which also wrap between the write and the read.
+func TestFramesOfLinuxNVMeDriverAreReplayed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	recorded, _ := runInside(t, func(m *machine) {
+		m.linuxDrivesNVMe, m.processors = true, 1
+		m.kernelArgs += " nvme.io_queue_depth=7"
+		m.addServed(t, "mock:nvme")
+		m.servedDevices[0] = append(m.servedDevices[0], "--trace",
+			filepath.Join(dir, "nvme.record"))
+	}, "pci", "blocks /sys/bus/pci/devices/@slot8/nvme/nvme*/nvme*n1 8192 24 4096\n"+
+		"write /sys/bus/pci/drivers/nvme/unbind @slot8\n")
+	if recorded.serversErr != nil {
+		t.Error(recorded.serversErr)
+	}
+	_, ignore := readDMARecord(t, dir, filepath.Join(dir, "nvme.record"))
+	runInDir(t, dir, fromEnv(t, "LM_GUEST_LM"), append([]string{"import", "--find-frames",
+		"nvme.record", "-o", "frames.lmb"}, ignore...)...)
+	pages := xorshift32(80, 1000*4096)
+	replayed, _ := runInside(t, func(m *machine) {
+		m.machineType = iommuMachine
+		m.addModules(t, "LM_GUEST_MODULES")
+		m.addFile(t, "/frames.lmb", filepath.Join(dir, "frames.lmb"))
+		m.files["/pages"] = pages
+	}, "vfio", "ready nvme\npages-by-rings $nvme /frames.lmb /pages frame in0 in1 in2 out0\n")
+	want := make([]byte, nvmeSize)
+	const firstPage = 320 * 512 // of pages-by-rings
+	copy(want[firstPage:], pages)
+	if !bytes.Equal(readFile(t, filepath.Join(replayed.dir, "nvme.img")), want) {
+		t.Error("the disk has other data than the pages")
+	}
+}
+
 // driverBlock returns the data that inside/nvme.go writes to the block device at offset 8192.
 func driverBlock() (data []byte) {
 	for i := range 4096 {
@@ -101,7 +136,7 @@ func runInDir(t *testing.T, dir, program string, args ...string) {
 // readDMARecord reads the accesses of a served device to host memory from a record. It writes the
 // final contents of the memory to files in dir, and returns the flags of `lm import` that name
 // these files. It also returns flags that ignore the data that a device reports about itself: the
-// number of queues, and each page that the device wrote and that is not driverBlock.
+// number of queues, and each page that the device wrote before the first command on an I/O queue.
 func readDMARecord(t *testing.T, dir, record string) (memory string, ignore []string) {
 	t.Helper()
 	file, err := os.ReadFile(record)
@@ -109,9 +144,10 @@ func readDMARecord(t *testing.T, dir, record string) (memory string, ignore []st
 		t.Fatal(err)
 	}
 	const page = 4096
-	pages := map[uint64][]byte{}
+	pages, begun := map[uint64][]byte{}, false
 	for line := range strings.Lines(gunzip(t, file)) {
 		f := strings.Fields(line)
+		begun = begun || strings.HasPrefix(line, "W 0 1008 ")
 		if f[0] != "MEM" && f[0] != "HR" && f[0] != "HW" {
 			continue
 		}
@@ -122,7 +158,7 @@ func readDMARecord(t *testing.T, dir, record string) (memory string, ignore []st
 		}
 		data, _ := hex.DecodeString(f[3])
 		copy(pages[address&^(page-1)][address%page:], data)
-		identified := len(data) == page && !bytes.Equal(data, driverBlock())
+		identified := len(data) == page && !begun
 		// The completion has the number of queues minus one. QEMU's controller has more queues.
 		const queues = 0x0002_0002
 		if f[0] == "HW" && (identified || binary.LittleEndian.Uint64(data) == queues) {

@@ -9,7 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { steps["blocks"] = step{"DISKS OFFSET", checkBlocks} }
+func init() {
+	steps["await-file"] = step{"PATTERN", func(_ *guest, args []string) error {
+		_, err := awaitFile(args[0])
+		return err
+	}}
+}
+
+func init() { steps["blocks"] = step{"DISKS OFFSET [TIMES SIZE]", checkBlocks} }
 
 // awaitFile waits until a file matches a pattern, and returns its path.
 func awaitFile(pattern string) (path string, err error) {
@@ -23,12 +30,19 @@ func awaitFile(pattern string) (path string, err error) {
 	return path, err
 }
 
-// checkBlocks writes 4 KiB to a disk, bypassing the kernel's cache, and compares them with what it
-// reads back. DISKS is a pattern for the disk's directory in /sys.
-func checkBlocks(_ *guest, args []string) error {
+// checkBlocks writes a block to a disk, bypassing the kernel's cache, and compares it with what it
+// reads back. It repeats that with other data in the next block. DISKS is a pattern for the disk's
+// directory in /sys, and SIZE the bytes of a block, or 4 KiB.
+func checkBlocks(g *guest, args []string) error {
 	offset, err := strconv.ParseInt(args[1], 0, 64)
 	if err != nil {
 		return err
+	}
+	times, size := 1, 4096
+	if len(args) > 2 {
+		if _, err := fmt.Sscan(args[2]+" "+args[3], &times, &size); err != nil {
+			return err
+		}
 	}
 	folder, err := awaitFile(args[0])
 	if err != nil {
@@ -43,23 +57,29 @@ func checkBlocks(_ *guest, args []string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	defer unix.Close(fd)
-	memory, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE,
+	memory, err := unix.Mmap(-1, 0, 2*size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return err
 	}
-	out, in := memory[:4096], memory[4096:]
+	out, in := memory[:size], memory[size:]
 	for i := range out {
 		out[i] = byte(i*7 + i>>8)
 	}
-	if _, err := unix.Pwrite(fd, out, offset); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if _, err := unix.Pread(fd, in, offset); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
-	if !bytes.Equal(in, out) {
-		return fmt.Errorf("%s gives other data back", path)
+	for range times {
+		if _, err := unix.Pwrite(fd, out, offset); err != nil {
+			return fmt.Errorf("writing %s: %w", path, err)
+		}
+		if _, err := unix.Pread(fd, in, offset); err != nil {
+			return fmt.Errorf("reading %s: %w", path, err)
+		}
+		if !bytes.Equal(in, out) {
+			return fmt.Errorf("%s gives other data back", path)
+		}
+		offset += int64(len(out))
+		for i := range out {
+			out[i] = byte(g.random.Uint32())
+		}
 	}
 	return nil
 }
