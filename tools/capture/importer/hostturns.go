@@ -555,8 +555,8 @@ func (h *hostTurns) readParts(parts []hostPart) {
 	}
 }
 
-// leaveOutUnchanged leaves out what a program never changes in a small part at a fixed place, such as
-// the positions of other queues beside one: lm record shows words of 8 bytes.
+// leaveOutUnchanged leaves out what a program never changes in a small part at a fixed place, such
+// as the positions of other queues beside one: lm record shows words of 8 bytes.
 func (h *hostTurns) leaveOutUnchanged() {
 	var list []hostPart
 	for _, p := range h.list {
