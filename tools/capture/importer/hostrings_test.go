@@ -541,3 +541,20 @@ write.4 bar0\+0x100[8c] 0x0
 	}
 	replayQueue(t, image, 1000, 1)
 }
+
+func TestTwoResultsInOneBufferAreRefused(t *testing.T) {
+	q := newQueueRecorder(16, 16)
+	q.start()
+	for i := range uint32(12) {
+		q.transfer(true, 16*i)
+		q.transfer(true, 16*i+8)
+		q.transfer(false, 16*i)
+		q.transfer(false, 16*i+8)
+		q.lines = append(q.lines, "R 0 1c 4 01000000")
+	}
+	frames, err := FindFrames(strings.NewReader(q.text()), Options{From: FromRecord}, 0)
+	const want = "bus:0x44000000: a repetition has two results in one buffer, and an output has one"
+	if err != nil || frames.Found || !strings.Contains(frames.Why, want) {
+		t.Errorf("error %v, found %v, %s", err, frames.Found, frames.Why)
+	}
+}

@@ -150,7 +150,7 @@ func (p *ringPlan) checkAddresses(explained []bool) (reason string) {
 			continue
 		}
 		at := e.address&^7 - e.part.first
-		if at+8 > e.part.end-e.part.first { // also of an address before the part
+		if e.address&^7 < e.part.first || at+8 > e.part.end-e.part.first {
 			continue
 		}
 		for k, v := range e.part.column(at, 8) {

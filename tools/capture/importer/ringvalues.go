@@ -315,10 +315,16 @@ func (p *ringPlan) addData(first, last int) (reason string) {
 	v.spec = TensorSpec{Place: placeOf(e), Address: e.address}
 	v.setType(values, &piece{memory: e.memory, address: e.address, size: uint64(e.width)})
 	v.DType = lmb.DTypes[v.spec.DType]
-	for i := range p.varies { // the same buffer again
+	for i := range p.varies {
 		o := &p.varies[i]
-		if e.part != nil && v.Role == "input" && o.Role == v.Role && o.spec.Place == v.spec.Place &&
-			o.Address < v.Address+v.Size && v.Address < o.Address+o.Size {
+		switch {
+		case e.part == nil || o.Role != v.Role || o.spec.Place != v.spec.Place ||
+			o.Address >= v.Address+v.Size || v.Address >= o.Address+o.Size:
+		case v.Role == "output":
+			return fmt.Sprintf("lines %d and %d, %s0x%x: a repetition has two results in one "+
+				"buffer, and an output has one: let the program use two buffers", o.Line, v.Line,
+				e.space, e.address)
+		default:
 			o.spec.Line, v.spec.Line = o.Line, v.Line
 		}
 	}

@@ -9,13 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() {
-	steps["await-file"] = step{"PATTERN", func(_ *guest, args []string) error {
-		_, err := awaitFile(args[0])
-		return err
-	}}
-}
-
 func init() { steps["blocks"] = step{"DISKS OFFSET [TIMES SIZE]", checkBlocks} }
 
 // awaitFile waits until a file matches a pattern, and returns its path.
