@@ -159,7 +159,8 @@ func (b *breaker) runPackageTests(m mutant, defect string) (firstLine string, de
 		folder = "tools/lmrun"
 	}
 	if b.tests[folder] == nil {
-		b.tests[folder], err = b.buildTests(folder, b.plainOverlay, "-test.short")
+		b.tests[folder], err = b.buildTests(folder, b.plainOverlay, "-test.short",
+			"-test.timeout=4m") // of tests that hang
 	}
 	if err != nil {
 		return "", false, err
