@@ -16,7 +16,7 @@ const (
 	recoveredReturn  = "end of a function that recovered"
 	methodWrapper    = "wrapper of a method"
 	selfCopy         = "copy of a variable to itself"
-	unsafeSliceCheck = "length of an unsafe.Slice"
+	unsafeSliceCheck = "length of an unsafe.Slice or unsafe.String"
 	typeAssertion    = "type assertion"
 )
 
@@ -27,6 +27,7 @@ var failureCalls = []struct{ name, form string }{
 	{"runtime.panicdivide", "division by zero"},
 	{"runtime.panicshift", "shift by a negative number"},
 	{"runtime.panicunsafeslice", unsafeSliceCheck},
+	{"runtime.panicunsafestring", unsafeSliceCheck},
 	{"runtime.panicwrap", "wrapper of a method on nil"},
 	{"runtime.panicdottype", typeAssertion},
 	{"runtime.panicnildottype", typeAssertion},

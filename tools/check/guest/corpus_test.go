@@ -12,6 +12,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/check/coverage/corpus"
+	"lightmetal/tools/check/vectors/vector"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 )
@@ -90,6 +91,40 @@ init:
   fence
 `
 
+// vectorImages returns the images of the test vectors of rings and of scratch, and those of other
+// vectors that are rejected with a message that no image in known has.
+func vectorImages(t *testing.T, known []corpus.Image) (list []corpus.Image) {
+	const folder = "../../../testdata/vectors/"
+	seen := map[string]bool{}
+	for _, image := range known {
+		seen[corpus.Words(image.Refusal)] = true
+	}
+	paths, _ := filepath.Glob(folder + "*.vec")
+	for _, path := range paths {
+		vectors, err := vector.Parse(string(readFile(t, path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(path)
+		for _, v := range vectors {
+			file, err := v.File(readFile(t, folder+v.Image))
+			if err != nil {
+				t.Fatal(err)
+			}
+			image := corpus.Judged(file)
+			key := corpus.Words(image.Refusal)
+			if name == "rings.vec" || name == "scratch.vec" {
+				key = string(file)
+			}
+			if !seen[key] {
+				seen[key] = true
+				list = append(list, image)
+			}
+		}
+	}
+	return list
+}
+
 // TestShippedVerifierPrintsTheSameMessagesAsTheHost verifies images in which each field was
 // changed. The program for arm64 must print the same messages as the verifier of this process.
 func TestShippedVerifierPrintsTheSameMessagesAsTheHost(t *testing.T) {
@@ -106,7 +141,8 @@ func TestShippedVerifierPrintsTheSameMessagesAsTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		mutations := corpus.Mutations(base, lmbtest.File(t, knownBoardListing))
-		for _, image := range append(odd, mutations...) {
+		images := append(odd, mutations...)
+		for _, image := range append(images, vectorImages(t, images)...) {
 			r.addVerification(m, image)
 		}
 		bad, _ := filepath.Glob("../../../testdata/bad/*.lmb")

@@ -136,8 +136,8 @@ func (b *breaker) buildTests(packageFolder, overlayFile string, arguments ...str
 	return p, nil
 }
 
-// writePlainOverlay writes an overlay with mutants and nothing else, for tests of packages. Programs
-// that these tests build contain the mutants, too.
+// writePlainOverlay writes an overlay with mutants and nothing else, for tests of packages.
+// Programs that these tests build contain the mutants, too.
 func (b *breaker) writePlainOverlay() (err error) {
 	folder := filepath.Join(b.folder, "plain_overlay")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -151,7 +151,8 @@ func (b *breaker) writePlainOverlay() (err error) {
 	return os.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -overlay="+b.plainOverlay)
 }
 
-// runPackageTests runs the tests of the package of a mutant, or of the runner if the package has none.
+// runPackageTests runs the tests of the package of a mutant, or of the runner if the package has
+// none.
 func (b *breaker) runPackageTests(m mutant, defect string) (firstLine string, detected bool,
 	err error) {
 	folder := path.Dir(m.position)
@@ -159,7 +160,8 @@ func (b *breaker) runPackageTests(m mutant, defect string) (firstLine string, de
 		folder = "tools/lmrun"
 	}
 	if b.tests[folder] == nil {
-		b.tests[folder], err = b.buildTests(folder, b.plainOverlay, "-test.short")
+		b.tests[folder], err = b.buildTests(folder, b.plainOverlay, "-test.short",
+			"-test.timeout=4m") // of tests that hang
 	}
 	if err != nil {
 		return "", false, err

@@ -96,6 +96,25 @@ func TestLinksAreFollowed(t *testing.T) {
 	}
 }
 
+func TestAsManyLinksAreFollowedAsInLinux(t *testing.T) {
+	const most = 40
+	dir := t.TempDir()
+	err := os.WriteFile(dir+"/0", nil, 0o600)
+	for i := range most + 1 {
+		err = errors.Join(err, os.Symlink(fmt.Sprint(i), fmt.Sprint(dir, "/", i+1)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(fmt.Sprint(dir, "/", most), "one"); err != nil {
+		t.Errorf("%d links: %v", most, err)
+	}
+	checkContents(t, dir+"/0", "one")
+	if err := replaceFile(fmt.Sprint(dir, "/", most+1), "two"); hal.CodeOf(err) != hal.IO {
+		t.Errorf("%d links: %v, want code %v", most+1, err, hal.IO)
+	}
+}
+
 func TestDevicesAndPipesAreWrittenInPlace(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Symlink("/dev/null", dir+"/null"),

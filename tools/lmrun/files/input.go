@@ -2,7 +2,6 @@ package files
 
 import (
 	"sync/atomic"
-	"unsafe"
 
 	"lightmetal/hal"
 
@@ -84,33 +83,6 @@ func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) 
 			return fd, err
 		}
 	}
-}
-
-// sigevent is the kernel's struct sigevent (include/uapi/asm-generic/siginfo.h in Linux).
-type sigevent struct {
-	value                  uint64
-	signal, notify, thread int32
-	_                      [11]int32
-}
-
-const notifyThread = 4 // SIGEV_THREAD_ID
-
-// startAlarm makes SIGALRM interrupt system calls of this thread again and again: the wait of
-// open(2) for the other end of a FIFO must end if a stop signal arrived just before, or interrupted
-// another thread. After a system call, Go may continue a goroutine on another thread.
-func startAlarm() (timer uintptr) {
-	event := sigevent{signal: int32(unix.SIGALRM), notify: notifyThread,
-		thread: int32(unix.Gettid())}
-	interval := unix.Timespec{Nsec: 50_000_000}
-	times := unix.ItimerSpec{Interval: interval, Value: interval}
-	id := int32(-1)
-	if StopRequested != nil {
-		unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC,
-			uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&id)))
-		unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(id), 0, uintptr(unsafe.Pointer(&times)),
-			0, 0, 0)
-	}
-	return uintptr(id)
 }
 
 // EnsureSpareFDs returns an error if the process cannot open count more descriptors. Go's runtime

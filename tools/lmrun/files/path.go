@@ -14,7 +14,7 @@ func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err 
 	const maxLinks = 40 // as in Linux
 	var target [unix.PathMax]byte
 	baseFD := unix.AT_FDCWD
-	for range maxLinks {
+	for range maxLinks + 1 {
 		// The descriptor stays that of this directory if another process renames it.
 		dirFD, name, err = openParent(baseFD, path)
 		closeDir(baseFD)

@@ -29,7 +29,7 @@ func Mutations(files ...[]byte) (list []Image) {
 	for _, file := range files {
 		visitMutations(file, func(changed []byte) {
 			i := Judged(changed)
-			if words := digits.ReplaceAllString(i.Refusal, "#"); !seen[words] {
+			if words := Words(i.Refusal); !seen[words] {
 				seen[words] = true
 				list = append(list, i)
 			}
@@ -39,6 +39,9 @@ func Mutations(files ...[]byte) (list []Image) {
 }
 
 var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
+
+// Words returns a message with # in place of its numbers.
+func Words(message string) string { return digits.ReplaceAllString(message, "#") }
 
 // Judged returns a file together with the result of the verifier.
 func Judged(file []byte) Image {

@@ -57,6 +57,10 @@ func (o *editedFile) expectCounter(mask uint64) {
 	m.Mode, m.Mask, m.Value = uint8(gen.ConditionReached), mask, 0
 }
 
+func (o *editedFile) setVectors(kind gen.InterruptKind, count uint16) {
+	o.Devices[0].Interrupts, o.Devices[0].Vectors = kind, count
+}
+
 // overwriteName writes text over the start of the name of the last tensor, which is longer.
 func (o *editedFile) overwriteName(text string) {
 	copy(o.NameBytes(o.Tensors[len(o.Tensors)-1].Name), text)
@@ -125,6 +129,13 @@ var invalidChanges = []func(*editedFile){
 	func(o *editedFile) { // an address below the end of an earlier window with a fixed address
 		o.fixBusAddress(1 << 40)
 	},
+	func(o *editedFile) { o.setVectors(gen.InterruptKindMsi, 0) },
+	func(o *editedFile) { o.setVectors(gen.InterruptKindMsi, 3) },
+	func(o *editedFile) { o.setVectors(gen.InterruptKindMsi, 64) },
+	func(o *editedFile) { o.setVectors(gen.InterruptKindMsix, 2049) },
+	func(o *editedFile) { o.setVectors(0, 1) },
+	func(o *editedFile) { o.Tensors[1].Role = gen.RoleInvalid },
+	func(o *editedFile) { o.Tensors[1].Role = gen.RoleScratch + 1 },
 	func(o *editedFile) { o.Tensors[1].Dtype = 13 },
 	func(o *editedFile) { o.Tensors[1].Dims = 9 },
 	func(o *editedFile) { o.Tensors[1].Shape()[7] = 1 },
@@ -254,6 +265,12 @@ func unusedFieldChanges() (list []func(*editedFile)) {
 var validChanges = []func(*editedFile){
 	func(o *editedFile) { o.expectCounter(0xff) },
 	func(o *editedFile) { o.overwriteName("ü\ufffd") },
+	func(o *editedFile) { o.overwriteName("\U0010ffff") }, // after all hidden characters
+	func(o *editedFile) { o.setVectors(gen.InterruptKindMsi, 32) },
+	func(o *editedFile) { // the address behind the window
+		m := o.firstCommand(gen.OpcodeRelocate)
+		m.Value = o.Windows[m.Index].Size
+	},
 	func(o *editedFile) { o.windowOf(gen.WindowKindConfig).Size = 4096 },
 	func(o *editedFile) { // default data that does not begin in the first page of the payload
 		for i := range o.Tensors {

@@ -20,6 +20,7 @@ type Calls struct {
 var interfaceCalls = map[string]*regexp.Regexp{
 	"lightmetal/runtime": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|ProgramWindow|Diagnose|SetBusMaster)$|` +
+			`^lightmetal/hal\.\(\*device\)\.AwaitInterrupt$|` +
 			`^lightmetal/runtime\.\(\*Replay\)\.executeAndRecover\.deferwrap\d$`),
 	"lightmetal/hal.(*Walk)": regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
 	"lightmetal/hal":         regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
