@@ -17,7 +17,7 @@ const notifyThread = 4 // SIGEV_THREAD_ID
 
 // startAlarm makes SIGALRM interrupt system calls of this thread again and again: the wait of
 // open(2) for the other end of a FIFO must end if a stop signal arrived just before, or interrupted
-// another thread. After a system call, Go may continue a goroutine on another thread.
+// another thread: after a system call, Go may continue a goroutine on another one.
 func startAlarm() (timer uintptr) {
 	event := sigevent{signal: int32(unix.SIGALRM), notify: notifyThread,
 		thread: int32(unix.Gettid())}
