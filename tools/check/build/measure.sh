@@ -4,7 +4,7 @@
 # The bytes of code and data that a static arm64 lmrun has beyond an empty Go program, with one
 # backend and with all backends: the goal, and the limit. README.md states both.
 backend_goal=$((390 * 1024)) backend_max=$((436 * 1024))
-all_goal=$((420 * 1024)) all_max=$((469 * 1024))
+all_goal=$((420 * 1024)) all_max=$((470 * 1024))
 
 # The build tags that choose one backend.
 backend_tags=(backend_pci backend_vfio backend_tt)

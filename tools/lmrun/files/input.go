@@ -1,7 +1,6 @@
 package files
 
 import (
-	"runtime"
 	"sync/atomic"
 
 	"lightmetal/hal"
@@ -76,8 +75,6 @@ var StopRequested *atomic.Uint32
 
 // openAt repeats openat(2) after an interruption by a signal, unless a stop is requested.
 func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) {
-	runtime.LockOSThread() // the alarm's
-	defer runtime.UnlockOSThread()
 	for {
 		timer := startAlarm()
 		fd, err = unix.Openat(dirFD, path, flags|unix.O_CLOEXEC, mode)
