@@ -38,32 +38,7 @@ func (l *lifter) addHostParts(line int, time int64) {
 			parts = append(parts, p)
 		}
 	}
-	for _, p := range parts {
-		if !p.isOneOfSeveral(parts) {
-			l.addHostPolls(p, time)
-		}
-	}
-	for i, p := range parts { // the ring is at one of its entries at a time
-		if !p.wrote || !p.isOneOfSeveral(parts) || i > 0 && p.isSameEntry(parts[i-1]) {
-			continue
-		}
-		same := parts[i:]
-		for n, o := range same {
-			if !p.isSameEntry(o) {
-				same = same[:n]
-				break
-			}
-			l.addHostPolls(o, time)
-		}
-		for _, o := range same {
-			l.compareHostPart(o, line, time)
-		}
-	}
-	for _, p := range parts {
-		if p.wrote && !p.isOneOfSeveral(parts) {
-			l.compareHostPart(p, line, time)
-		}
-	}
+	l.awaitHostParts(parts, line, time)
 	for _, s := range l.host.frameStores {
 		l.hostSpaces[s.host].pages.Set(s.offset, s.data)
 	}
@@ -81,6 +56,31 @@ func (l *lifter) addHostParts(line int, time int64) {
 			l.placeStore(max(line, 1), time, hostStore{i, offset, data})
 		}
 	}
+}
+
+// awaitHostParts adds polls and loads of what the device has written. Several entries of a ring
+// come one after the other: the ring is at one of them at a time.
+func (l *lifter) awaitHostParts(parts []*hostPart, line int, time int64) {
+	var others []*hostPart
+	var entries [][]*hostPart
+	for _, p := range parts {
+		n := len(entries) - 1
+		switch {
+		case !p.wrote:
+		case !p.isOneOfSeveral(parts):
+			others = append(others, p)
+		case n >= 0 && p.isSameEntry(entries[n][0]):
+			entries[n] = append(entries[n], p)
+		default:
+			entries = append(entries, []*hostPart{p})
+		}
+	}
+	l.addHostPolls(others, time)
+	for _, list := range entries {
+		l.addHostPolls(list, time)
+		l.compareHostParts(list, line, time)
+	}
+	l.compareHostParts(others, line, time)
 }
 
 // positions returns 1 if the program stores positions of rings in a part that does not move. They
@@ -103,9 +103,17 @@ func (p *hostPart) isSameEntry(o *hostPart) bool {
 	return p.isEntry && o.isEntry && o.wrote == p.wrote && o.ring == p.ring && o.entry == p.entry
 }
 
-func (l *lifter) addHostPolls(p *hostPart, time int64) {
-	for _, w := range p.polls {
-		l.addHostPoll(p, w, time)
+func (l *lifter) addHostPolls(parts []*hostPart, time int64) {
+	for _, p := range parts {
+		for _, w := range p.polls {
+			l.addHostPoll(p, w, time)
+		}
+	}
+}
+
+func (l *lifter) compareHostParts(parts []*hostPart, line int, time int64) {
+	for _, p := range parts {
+		l.compareHostPart(p, line, time)
 	}
 }
 

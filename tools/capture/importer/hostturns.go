@@ -57,7 +57,7 @@ type hostPart struct {
 	entry   int      // number of the entry in a repetition
 	ring    uint64   // any number that the entries of a ring have in common
 	values  [][]byte // by repetition
-	before  [][]byte // of what the program stores: the bytes that were there
+	before  [][]byte // if it may have positions: the bytes that were there
 }
 
 // hostPoll waits for bits of 2 bytes.
@@ -86,9 +86,12 @@ func (f *finder) isExactHost(s *step) bool {
 	if s.op == stepHostStores {
 		return f.hasExactHost()
 	}
-	w := &f.windows[s.window]
-	return s.accessesDevice() && w.Kind == gen.WindowKindHost &&
-		f.hostSpaces[w.bar-hostBarBase].exact
+	return s.accessesDevice() && f.isExactHostWindow(s.window)
+}
+
+func (p *program) isExactHostWindow(window uint16) bool {
+	w := &p.windows[window]
+	return w.Kind == gen.WindowKindHost && p.hostSpaces[w.bar-hostBarBase].exact
 }
 
 // hostStart returns the first step that belongs to the accesses of a chunk: the program's first
@@ -134,11 +137,13 @@ func (p *ringPlan) addHostTurns(start, period int) (reason string) {
 			}
 			return 1
 		}
-		places := cmp.Compare(a.first, b.first)
-		if a.isEntry && b.isEntry && a.ring == b.ring {
-			places = 0 // as the ring has them, also if it wraps
+		place := func(p *hostPart) uint64 {
+			if p.isEntry {
+				return p.ring // its entries are as the ring has them, also if it wraps
+			}
+			return p.first
 		}
-		return cmp.Or(a.gap-b.gap, byDevice(&a)-byDevice(&b), places)
+		return cmp.Or(a.gap-b.gap, byDevice(&a)-byDevice(&b), cmp.Compare(place(&a), place(&b)))
 	})
 	h.readParts(h.list)
 	h.leaveOutUnchanged()
@@ -538,7 +543,7 @@ func (h *hostTurns) readParts(parts []hostPart) {
 			at = max(at, o.first)
 			for _, wrote := range []int{byDevice, byProgram} {
 				for i := range parts {
-					if p := &parts[i]; p.gap == g && !p.wrote && wrote == byProgram {
+					if p := &parts[i]; p.gap == g && wrote == byProgram && p.mayHavePositions() {
 						p.before = append(p.before, memory.Bytes(p.bases[k], p.end-p.first))
 					}
 				}
@@ -560,22 +565,14 @@ func (h *hostTurns) readParts(parts []hostPart) {
 func (h *hostTurns) leaveOutUnchanged() {
 	var list []hostPart
 	for _, p := range h.list {
-		if p.wrote || !p.isFixed() || p.end-p.first > hostSmallMax {
+		if !p.mayHavePositions() {
 			list = append(list, p)
 			continue
 		}
 		var changed []reach
 		for at := p.first; at < p.end; at += hostUnit {
-			word := (at &^ 7) - p.first
-			isAddress := at&^7 >= p.first && word+8 <= p.end-p.first &&
-				h.isAddress(traces.Little(p.values[0][word:word+8]))
-			for k := range p.values {
-				from := at - p.first
-				if isAddress || !bytes.Equal(p.values[k][from:from+hostUnit],
-					p.before[k][from:from+hostUnit]) {
-					changed = append(changed, reach{at, at + hostUnit})
-					break
-				}
+			if h.isInAddress(&p, at) || p.changes(at-p.first) {
+				changed = append(changed, reach{at, at + hostUnit})
 			}
 		}
 		for _, r := range joined(changed, 0) {
@@ -589,6 +586,27 @@ func (h *hostTurns) leaveOutUnchanged() {
 		}
 	}
 	h.list = list
+}
+
+// mayHavePositions reports whether the program may store positions of rings in a part.
+func (p *hostPart) mayHavePositions() bool {
+	return !p.wrote && p.isFixed() && p.end-p.first <= hostSmallMax
+}
+
+// isInAddress reports whether bytes of a part belong to an address of host memory.
+func (h *hostTurns) isInAddress(p *hostPart, at uint64) bool {
+	word := at &^ 7
+	return word >= p.first && word+8 <= p.end && h.isAddress(p.column(word-p.first, 8)[0])
+}
+
+// changes reports whether the program changes the bytes of a unit in any repetition.
+func (p *hostPart) changes(from uint64) bool {
+	for k := range p.values {
+		if !bytes.Equal(p.values[k][from:from+hostUnit], p.before[k][from:from+hostUnit]) {
+			return true
+		}
+	}
+	return false
 }
 
 // insert adds the parts to the accesses of each repetition. They are chunks of their own.

@@ -475,6 +475,9 @@ func (p *program) significantMask(s *step) uint64 {
 
 // leaveOutSkipped removes the waits of Options.skipped.
 func (p *program) leaveOutSkipped() (out passResult, err error) {
+	if len(p.options.skipped) == 0 {
+		return out, nil
+	}
 	for i := range p.steps.count {
 		s := p.steps.at(i)
 		if isWait := s.op == stepPoll || s.op == stepLoad; isWait &&

@@ -219,11 +219,6 @@ func (w *ringWriter) move(c lmb.Command) error {
 	return nil
 }
 
-// isExactHostWindow reports whether a window is of host memory whose every change is recorded.
-func (w *ringWriter) isExactHostWindow(window uint16) bool {
-	return w.hostSpaces[w.windows[window].bar-hostBarBase].exact
-}
-
 // emitParts appends a part of a command, or all stores to host memory up to here: those of inputs
 // come last before, and all get the order in which the rings move.
 func (w *ringWriter) emitParts() error {

@@ -259,7 +259,7 @@ func placeOf(e *element) Place {
 // recording shows. It returns the reason why none of these does.
 func (p *ringPlan) settle(r *plannedRing, first *element) (reason string) {
 	if r.unit != 0 {
-		return "" // of --ring
+		return "" // fitUnits had begin and end
 	}
 	if s := p.finder.specOf(first, r.isValue); s != nil {
 		switch {

@@ -10,6 +10,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/runs"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/english"
 )
 
 // spaceKey identifies what addresses belong to: a BAR, or the tiles that a window shows.
@@ -371,8 +372,9 @@ func (f *ringFinder) examineFrom(r runs.Run, start int) (c *Candidate, reason st
 	}
 	c.deadlineUs = f.longestWait()
 	if c.skipped = f.skippedIn(start, r.Period); len(c.skipped) > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("line %d: the frame leaves out waits that not every "+
-			"repetition has, such as a look that came too early: %d", c.skipped[0], len(c.skipped)))
+		c.Notes = append(c.Notes, fmt.Sprintf("line %d: the frame leaves out %s that not every "+
+			"repetition has, such as a look that came too early", c.skipped[0],
+			english.Count(len(c.skipped), "wait")))
 	}
 	return c, ""
 }

@@ -13,8 +13,11 @@ func fitSpec(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
 		return fitUnits(points, s)
 	}
 	r, reason = fitRing(points)
-	if u := unitsOf(points); reason != "" && u.Unit > 0 && len(points[0].values) >= 2*ringTimesMin {
-		if u, why := fitUnits(points, u); why == "" {
+	if reason == "" || len(points[0].values) < 2*ringTimesMin {
+		return r, reason
+	}
+	if shown := unitsOf(points); shown.Unit > 0 {
+		if u, why := fitUnits(points, shown); why == "" {
 			u.how = fmt.Sprintf("starts again in units of %#x", u.unit)
 			return u, ""
 		}
@@ -37,7 +40,7 @@ func unitsOf(points []ringPoint) *RingSpec {
 }
 
 // fitUnits finds the steps in a ring whose entries go on at its begin where they reach its end, as
-// --ring says. Such a ring moves by one unit at a time. The values are begins of units.
+// --ring or unitsOf says. Such a ring moves by one unit at a time. The values are begins of units.
 func fitUnits(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
 	r = ringFit{begin: s.Begin, end: s.End, unit: s.Unit, parity: s.Parity, how: "as --ring says"}
 	size, last := s.End-s.Begin, len(points)-1
