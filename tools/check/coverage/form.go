@@ -13,6 +13,7 @@ const (
 	stackGrowth      = "stack growth"
 	writeBarrier     = "write barrier"
 	atomicRetry      = "retry of an atomic operation"
+	atomicChoice     = "atomic operation by what the processor has"
 	recoveredReturn  = "end of a function that recovered"
 	methodWrapper    = "wrapper of a method"
 	selfCopy         = "copy of a variable to itself"
@@ -68,6 +69,9 @@ func (f *function) classify(names map[uint64]string) {
 		}
 	}
 	for i := range f.code {
+		f.markAtomicChoice(i)
+	}
+	for i := range f.code {
 		f.setBranchForms(i)
 		f.markSelfCopy(i, names)
 	}
@@ -89,8 +93,12 @@ func (f *function) markTypeAssertion(call int) {
 	f.code[end].wayForms[taken] = typeAssertion
 	for i := start; ok && i < end; i++ {
 		if found, here := f.index(f.code[i].target); here && f.code[i].word&branch == equal {
-			// after a match in the cache: two instructions that load the entry
-			f.setForm(block{found, min(found+2, len(f.code))}, typeAssertion)
+			// after a match in the cache: loads of the entry, moves and a jump
+			end := found
+			for end < len(f.code) && end < found+4 && f.code[end].kind != trace.Jump {
+				end++
+			}
+			f.setForm(block{found, min(end+1, len(f.code))}, typeAssertion)
 		}
 	}
 	for i := range f.code {
@@ -102,6 +110,19 @@ func (f *function) markTypeAssertion(call int) {
 				f.code[i].wayForms[taken] = typeAssertion
 			}
 		}
+	}
+}
+
+// markAtomicChoice marks both ways of a branch between a single atomic instruction, which newer
+// processors have, and a loop around an exclusive load: no processor takes both.
+func (f *function) markAtomicChoice(i int) {
+	other, ok := f.index(f.code[i].target)
+	if !ok || f.code[i].kind != trace.Conditional || other < i+2 || other == len(f.code) ||
+		!isExclusiveLoad(f.code[other].word) || f.code[other-1].kind != trace.Jump {
+		return
+	}
+	if join, ok := f.index(f.code[other-1].target); ok && join > other {
+		f.setForm(block{i + 1, join}, atomicChoice)
 	}
 }
 
@@ -238,6 +259,9 @@ func (f *function) setBranchForms(i int) {
 		in.wayForms[taken] = atomicRetry
 	}
 }
+
+// isExclusiveLoad reports whether an instruction is LDXR or LDAXR of any width.
+func isExclusiveLoad(word uint32) bool { return word&0x3fe00000 == 0x08400000 }
 
 // isExclusiveStore reports whether an instruction is STXR or STLXR of any width (Arm ARM DDI 0487,
 // C4.1: load/store exclusive register).

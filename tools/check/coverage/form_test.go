@@ -31,6 +31,7 @@ const (
 	move  = 0xaa0003e1 // MOV X1, X0
 	nop   = 0xd503201f // NOP
 	ret   = 0xd65f03c0 // RET
+	load  = 0x885ffcdb // LDAXR
 	store = 0xc81bfc02 // STLXR
 )
 
@@ -62,6 +63,8 @@ func TestCompilerGeneratedCodeIsRecognizedByItsForm(t *testing.T) {
 			[]uint32{branch(4), branch(2), move, 1, ret},
 			"runtime.gcWriteBarrier2", ".T.w."},
 		{"an atomic operation", []uint32{store, branch(-1), ret}, "runtime.memmove", ".T."},
+		{"an atomic operation in two ways", []uint32{branch(3), move, jump(6), load, branch(3),
+			store, branch(-3), move, ret}, "runtime.memmove", "TcccTcTc."},
 		{"a copy onto itself", []uint32{move, branch(4) &^ 9, move, 1, move, ret},
 			"runtime.memmove", ".T...."},
 		{"a copy in a few moves", []uint32{move, branch(3) &^ 9, 0xad400400, 0xad0004e0, ret},
@@ -73,13 +76,16 @@ func TestCompilerGeneratedCodeIsRecognizedByItsForm(t *testing.T) {
 		{"a type assertion", []uint32{0xb4000080, move, jump(3), move, ret, move,
 			branch(5) &^ 9, move, 0xb5ffffa0, 1, jump(-6), move, jump(-8)},
 			"runtime.typeAssert", "T.....T.T..aa"},
+		{"a type assertion with moves", []uint32{0xb4000080, move, jump(3), move, ret, move,
+			branch(5) &^ 9, move, 0xb5ffffa0, 1, jump(-6), move, move, move, jump(-8)},
+			"runtime.typeAssert", "T.....T.T..aaaa"},
 		{"a call like any other", []uint32{move, branch(2), ret, 1, ret}, "runtime.memmove",
 			"....."},
 	} {
 		f, got := newFunction(c.words, c.own), ""
 		letters := map[string]string{"": ".", "bounds check": "b", stackGrowth: "s",
 			writeBarrier:     "w",
-			unsafeSliceCheck: "l", typeAssertion: "a"}
+			unsafeSliceCheck: "l", typeAssertion: "a", atomicChoice: "c"}
 		for i := range f.code {
 			switch in := &f.code[i]; {
 			case in.wayForms[taken] != "":

@@ -180,7 +180,8 @@ func (m *machine) addSignatureRuns(r *runSteps, image []byte) {
 	m.files["/keys"] = fmt.Appendf(nil, "# trusted keys\n\n%x\n", public)
 	m.files["/short"], m.files["/none"] = []byte("00\n"), nil
 	const controls = "\x01\x7f\"\u061c\u200e\u200f\u2028\u2066" // which messages replace
-	m.files["/letters"] = []byte(controls + "ü\u2010\u2070\ufffd" + strings.Repeat("zz", 32))
+	const plain = "ü\u2010\u2070\ufffd\U0010ffff"
+	m.files["/letters"] = []byte(controls + plain + strings.Repeat("zz", 32))
 	m.files["/anybodys"] = []byte("01" + strings.Repeat("00", 31))
 	for _, c := range []struct {
 		want                      hal.Code

@@ -33,14 +33,18 @@ func (o *editedFile) firstCommand(opcode gen.Opcode) *fbs.Command {
 	panic(fmt.Sprint("no command ", opcode))
 }
 
-// windowOf returns the first window of a kind.
-func (o *editedFile) windowOf(kind gen.WindowKind) *fbs.Window {
+// indexOf returns the index of the first window of a kind.
+func (o *editedFile) indexOf(kind gen.WindowKind) uint16 {
 	for i := range o.Windows {
 		if o.Windows[i].Kind == kind {
-			return &o.Windows[i]
+			return uint16(i)
 		}
 	}
 	panic(fmt.Sprint("no window of kind ", kind))
+}
+
+func (o *editedFile) windowOf(kind gen.WindowKind) *fbs.Window {
+	return &o.Windows[o.indexOf(kind)]
 }
 
 // fixBusAddress assigns a fixed bus address to the first host window.
@@ -147,6 +151,20 @@ var invalidChanges = []func(*editedFile){
 	func(o *editedFile) { o.firstCommand(gen.OpcodeCopyOut).Index = 1 },
 	func(o *editedFile) { o.firstCommand(gen.OpcodeRelocate).Index = 999 },
 	func(o *editedFile) { o.firstCommand(gen.OpcodeRelocate).Index = 1 },
+	func(o *editedFile) { // the address behind a BAR window
+		m := o.firstCommand(gen.OpcodeRelocate)
+		m.Index = o.indexOf(gen.WindowKindBar)
+		m.Value = o.Windows[m.Index].Size
+	},
+	func(o *editedFile) { // the address of a BAR that is smaller than a page
+		m := o.firstCommand(gen.OpcodeRelocate)
+		for i := range o.Windows {
+			if w := &o.Windows[i]; w.Kind == gen.WindowKindBar && w.Offset == 0 {
+				o.Devices[w.Device].MinBarSizes()[w.Bar], w.Size = 256, 256
+				m.Index, m.Value = uint16(i), 0
+			}
+		}
+	},
 	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 2 << 56 },
 	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 9 << 48 },
 	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 2 << 32 },
@@ -192,6 +210,10 @@ var invalidChanges = []func(*editedFile){
 	},
 	func(o *editedFile) { // a name with a replacement character, which is not an invalid byte
 		copy(o.NameBytes(o.Tensors[0].Name), "\ufffd")
+		o.firstCommand(gen.OpcodeCopyOut).Index = 1
+	},
+	func(o *editedFile) { // a name with a character after all hidden ones
+		copy(o.NameBytes(o.Tensors[0].Name), "\U0010ffffbc")
 		o.firstCommand(gen.OpcodeCopyOut).Index = 1
 	},
 	func(o *editedFile) { // tensors of 64 TiB: the third one begins after the end of any arena

@@ -76,8 +76,8 @@ func parseAnswers(text string) (list []*answer, err error) {
 		words := strings.Fields(part)
 		call, known := answerableCalls[words[0]]
 		a.callNumber, a.dataArg = call.number, call.dataArg
-		if words[0] == "SIGBUS" {
-			a.callNumber, a.signal, known = ^uint64(0), unix.SIGBUS, true
+		if signal := unix.SignalNum(words[0]); signal != 0 {
+			a.callNumber, a.signal, known = ^uint64(0), signal, true
 		}
 		if !known {
 			return nil, fmt.Errorf("no call %q", words[0])
