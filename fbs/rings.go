@@ -114,8 +114,8 @@ func (c *commandChecker) checkMovedOffset(m *Command, moved Command,
 	}
 	problem = c.checkCommand(&moved)
 	if s := &c.windowStates[moved.Window]; problem == "" && first < s.first {
-		problem = Text("offset %x has another access rule: %x to %x of the window", first, s.first,
-			s.end-1)
+		problem = Text("offset %x is outside the access rule that then applies: %x to %x of the "+
+			"window", first, s.first, s.end-1)
 	}
 	return describeAtLargest(problem, largest)
 }

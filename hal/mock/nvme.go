@@ -201,7 +201,8 @@ func (n *Nvme) storeCC(value uint32) hal.Code {
 	enabled, enable := n.cc&ccEN != 0, value&ccEN != 0
 	switch {
 	case value&^(ccEN|ccSHN|ccSettings) != 0:
-		return n.refuse("reserved bits of CC are set: %#x", value)
+		return n.refuse("CC is %#x, but its reserved bits %#x must be 0", value,
+			^uint32(ccEN|ccSHN|ccSettings))
 	case enable && !enabled && n.csts&cstsRDY != 0:
 		return n.refuse("CC.EN is set before CSTS.RDY is 0")
 	case enable && enabled && (n.cc^value)&ccSettings != 0:

@@ -325,7 +325,7 @@ func TestNvmeRejectsWhatTheSpecificationForbids(t *testing.T) {
 		{nvmeASQ, 0, "admin queues must not change while CC.EN is 1"},
 		{nvmeACQ + 4, 0, "admin queues must not change while CC.EN is 1"},
 		{nvmeCC, ccUsable | 0x80 | ccEN, "the settings in CC must not change"},
-		{nvmeCC, ccUsable | 0x2 | ccEN, "reserved bits of CC"},
+		{nvmeCC, ccUsable | 0x2 | ccEN, "but its reserved bits"},
 		{nvmeDoorbell + 8, queueEntries, "has 4 entries, so there is no entry 4"},
 		{nvmeDoorbell + 8, 0, "the queue has 0 entries, and would have 0"},
 		{nvmeDoorbell + 12, 1, "must consume at least 1, and at most the 0 in the queue"},

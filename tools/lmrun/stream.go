@@ -174,7 +174,7 @@ func (s *tensorStream) transfer(data []byte) (n int, err error) {
 			}
 		case mustWait && s.isOutput:
 			return n, hal.JoinFault(hal.IO, s.Path, ": a signal arrived while the other end did "+
-				"not read; the outputs of the last run are lost")
+				"not read; the outputs of the last run are lost; end lmrun before the reader")
 		case mustWait || moved == 0:
 			return n, nil
 		case err != unix.EINTR:

@@ -200,9 +200,9 @@ func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 		func(a, b boards.AccessRule) int {
 			return cmp.Or(cmp.Compare(a.Bar, b.Bar), cmp.Compare(a.First, b.First))
 		})
-	if len(all) >= fbs.RulesMax {
+	if len(all) > fbs.RulesMax {
 		return nil, fmt.Errorf("there are %d access rules, but an image may have at most %d: "+
-			"use fewer or larger ranges in --rule", len(all), fbs.RulesMax-1)
+			"use fewer or larger ranges in --rule", len(all), fbs.RulesMax)
 	}
 	return all, nil
 }

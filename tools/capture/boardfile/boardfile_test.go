@@ -83,7 +83,7 @@ func TestInvalidRulesAreRejected(t *testing.T) {
 		{"must be multiples of the smallest width", []string{"0+2..8=4"}},
 		{"must be multiples of the smallest width", []string{"0+0..6=4,8"}},
 		{"two rules contain byte 0x4 of BAR 0", []string{"0+0..8=4", "0+4..16=4"}},
-		{"405 access rules, but an image may have at most 255", many},
+		{"405 access rules, but an image may have at most 256", many},
 	} {
 		if _, err := Generic(test.rules); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: error %v, want one with %q", test.rules[0], err, test.want)

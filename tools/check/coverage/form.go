@@ -19,6 +19,7 @@ const (
 	selfCopy         = "copy of a variable to itself"
 	unsafeSliceCheck = "length of an unsafe.Slice or unsafe.String"
 	typeAssertion    = "type assertion"
+	stackSlice       = "move of a slice from the stack"
 )
 
 // failureCalls are functions of Go's runtime that the compiler calls if one of its own checks
@@ -41,6 +42,7 @@ var helperCalls = []struct{ name, form string }{
 	{"runtime.wbMove", writeBarrier},
 	{"runtime.wbZero", writeBarrier},
 	{"runtime.deferreturn", recoveredReturn},
+	{"runtime.moveSlice", stackSlice},
 }
 
 // block is a sequence of instructions that is entered only at its first and left only at its last.

@@ -59,6 +59,8 @@ func TestCompilerGeneratedCodeIsRecognizedByItsForm(t *testing.T) {
 			"runtime.morestack_noctxt", "T..sss"},
 		{"a write barrier", []uint32{branch(3), move, 1, move, ret}, "runtime.gcWriteBarrier2",
 			"Pww.."},
+		{"a slice that is not on the stack", []uint32{branch(3), move, 1, move, ret},
+			"runtime.moveSliceNoCapNoScan", "Pmm.."},
 		{"a branch that leads to a write barrier and to other code",
 			[]uint32{branch(4), branch(2), move, 1, ret},
 			"runtime.gcWriteBarrier2", ".T.w."},
@@ -85,7 +87,7 @@ func TestCompilerGeneratedCodeIsRecognizedByItsForm(t *testing.T) {
 		f, got := newFunction(c.words, c.own), ""
 		letters := map[string]string{"": ".", "bounds check": "b", stackGrowth: "s",
 			writeBarrier:     "w",
-			unsafeSliceCheck: "l", typeAssertion: "a", atomicChoice: "c"}
+			unsafeSliceCheck: "l", typeAssertion: "a", atomicChoice: "c", stackSlice: "m"}
 		for i := range f.code {
 			switch in := &f.code[i]; {
 			case in.wayForms[taken] != "":

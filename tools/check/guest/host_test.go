@@ -150,7 +150,7 @@ func (h *hostRun) runProgram(args []string, m *machine, run func([]string) (int,
 	var output bytes.Buffer
 	m.stdout = &output
 	flags = append(flags, "-dir", h.dir, "-trace", filepath.Join(h.dir, "trace"), "-timeout",
-		bootTimeout.String())
+		bootTimeout().String())
 	if slices.Contains(args, "-with") {
 		flags = append(flags, "-qemu", fromEnv(h.t, "LM_GUEST_QEMU"), "-lm",
 			fromEnv(h.t, "LM_GUEST_LM"))
@@ -187,7 +187,7 @@ func (h *hostRun) addQemuArguments(args []string) error {
 
 func (h *hostRun) bootMachine(m *machine) (exit int, err error) {
 	var console bytes.Buffer
-	m.stdout, m.timeout = &console, bootTimeout
+	m.stdout, m.timeout = &console, bootTimeout()
 	h.boot.machine = m
 	exit, err = m.boot()
 	h.output = console.String()

@@ -54,7 +54,7 @@ func runScenariosInside(t *testing.T, setUp func(*machine), kind, backend string
 		initProgram: buildForGuest(t, "lightmetal/tools/check/guest/inside",
 			"-ldflags", "-s -w "+linkElsewhere),
 		files: map[string][]byte{}, args: []string{"scenarios", kind, backend},
-		dir: t.TempDir(), timeout: bootTimeout, stdout: &console,
+		dir: t.TempDir(), timeout: bootTimeout(), stdout: &console,
 	}
 	m.addFile(t, "/lmrun", m.lmrun)
 	m.addFile(t, "/lminit", lminitPath(m.lmrun))

@@ -54,7 +54,7 @@ func TestLinuxNVMeDriverIsRecordedOnAServedDevice(t *testing.T) {
 	runInDir(t, dir, fromEnv(t, "LM_GUEST_LM"), importArgs...)
 	qemuOnly := &machine{kernel: fromEnv(t, "LM_GUEST_KERNEL"), lmrun: fromEnv(t, "LM_GUEST_LMRUN"),
 		files: map[string][]byte{}, kernelArgs: " hugepagesz=2M hugepages=16",
-		dir: t.TempDir(), timeout: bootTimeout, stdout: io.Discard}
+		dir: t.TempDir(), timeout: bootTimeout(), stdout: io.Discard}
 	if exit, err := qemuOnly.replay(filepath.Join(dir, "other.lmb"), nil); err != nil ||
 		exit != 0 {
 		t.Errorf("replay on QEMU's controller: exit status %d, error %v", exit, err)

@@ -28,8 +28,14 @@ func fromEnv(t *testing.T, variable string) string {
 	return ""
 }
 
-// bootTimeout is the time limit of a boot. On a busy host, a boot takes minutes.
-const bootTimeout = 10 * time.Minute
+// bootTimeout is the time limit of a boot. On a busy host, a boot takes minutes, and the log of
+// instructions makes it several times slower.
+func bootTimeout() time.Duration {
+	if coverageDir != "" {
+		return 40 * time.Minute
+	}
+	return 10 * time.Minute
+}
 
 // writeTempImage writes data to a temporary file image.lmb, and returns its path.
 func writeTempImage(t *testing.T, file []byte) string {

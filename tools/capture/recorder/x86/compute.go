@@ -27,8 +27,8 @@ func onCopy(loads, stores bool) func(*machine) error {
 		}
 		code := m.withRelativeOperand()
 		if len(code) > 15 {
-			return m.refusal("with the address of a copy of its memory operand the instruction "+
-				"would have %d bytes, but can have at most 15", len(code))
+			return m.refusal("redirected to a copy of its memory operand, the instruction would "+
+				"have %d bytes, but x86 allows 15", len(code))
 		}
 		var data [64]byte
 		operand := data[:m.memoryWidth()]
