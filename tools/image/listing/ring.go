@@ -81,7 +81,7 @@ func (p *parser) ringStep(c *lmb.Command) {
 
 func (p *printer) ringStep(c *lmb.Command) { p.printf(" 0x%x", c.Value) }
 
-// movedPlace consumes what a with changes in the next command, and how.
+// movedPlace consumes what a `with` command changes in the next command, and how.
 func (p *parser) movedPlace(c *lmb.Command) {
 	c.Mode = uint8(p.word("value or offset", placeWords))
 	p.parseOptions(moveOptions(c))

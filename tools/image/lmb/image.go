@@ -99,8 +99,8 @@ type Sequence struct {
 	Name     string
 	Commands []Command
 
-	// Stream yields the commands of a sequence if Commands is empty, the same commands in each
-	// loop. It saves memory for images of millions of commands.
+	// If Stream is not nil, it yields the commands instead of Commands, the same in each loop. It
+	// saves memory for images of millions of commands.
 	Stream iter.Seq[*Command]
 }
 

@@ -152,6 +152,6 @@ var typeNames = map[gen.DType]string{
 // TypeOf returns NumPy's name of an element type, or "".
 func TypeOf(dtype gen.DType) string { return typeNames[dtype] }
 
-// Same reports whether two of NumPy's type names describe the same bytes. The byte order of types
-// of one byte does not matter, and = is the order of the machine.
+// Same reports whether two of NumPy's type names describe the same bytes. The byte order does not
+// matter: Parse rejects big-endian types.
 func Same(a, b string) bool { return a[1:] == b[1:] }

@@ -87,7 +87,6 @@ func (r *Report) WritePage(w io.Writer, profile *Profile, generator Generator) e
 	return pageTemplate.Execute(w, &p)
 }
 
-// subtitle returns the lines below the title.
 func (r *Report) subtitle() []string {
 	list := []string{"For " + r.devicesText(),
 		"Identity: checksum " + r.Checksum + ", SHA-256 " + r.SHA256}

@@ -113,7 +113,6 @@ func (p *Profile) namedCommands() (list []uint32) {
 	return list
 }
 
-// listing returns the listing for a page.
 func (r *Report) listing(profile *Profile) *pageListing {
 	view := r.view
 	page := &pageListing{shown: pickCommands(view, profile)}
@@ -180,7 +179,6 @@ func (p *Profile) commandTimes() map[uint32]int64 {
 	return times
 }
 
-// listingLines makes the lines of a listing.
 type listingLines struct {
 	view   *fbs.View
 	image  *lmb.Image // without commands, for names

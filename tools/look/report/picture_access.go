@@ -14,7 +14,7 @@ import (
 const (
 	accessColumnsMax = 1024
 	accessRowsMax    = 256
-	accessBandsMax   = 32 // address spaces with a band each; further ones share one more
+	accessBandsMax   = 32 // address spaces with a band each; all others share one band
 	accessTipRanges  = 6  // ranges in the tooltip of a band
 
 	// In pixels.
@@ -267,7 +267,6 @@ func (p *accessPicture) set(row, column int, kind uint8) {
 	*cell = max(*cell, kind)
 }
 
-// addPaths makes the paths of the cells.
 func (p *accessPicture) addPaths() {
 	for k := range accessKinds {
 		kind := uint8(1 + k)

@@ -120,7 +120,7 @@ const (
 	slowestMax = 20
 
 	// timeSpentMax is the largest number of scopes, sequences and windows with a row each. All
-	// further ones share a row.
+	// others share a row.
 	timeSpentMax = 1000
 )
 

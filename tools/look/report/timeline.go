@@ -76,8 +76,7 @@ type timelineBuilder struct {
 
 	rows    [][]Slice
 	rowUsed []bool // for each row from rowScopes on: an open slice uses it
-	// the running sequence, and the one that it calls, each followed by the scopes that are open in
-	// it
+	// the running sequence, and the sequence that it calls, each followed by its open scopes
 	stack []*openSlice
 	// open scopes by name; also those that began in a sequence that has ended
 	openScopes map[int]*openSlice
@@ -151,7 +150,6 @@ func (w *timelineBuilder) commandSlice(c *fbs.Command, index uint32, start, end 
 	return s
 }
 
-// appendSlice appends a slice to a row.
 func (w *timelineBuilder) appendSlice(row int, s Slice) {
 	if !w.makeSlices || row >= timelineRowsMax {
 		return
@@ -172,7 +170,7 @@ func appendMerged(row []Slice, s Slice, mergeNs int64) []Slice {
 	return append(row, s)
 }
 
-// merge merges a slice with the next one.
+// merge merges a slice with the next slice.
 func (s *Slice) merge(next *Slice) {
 	shares := s.nsByOpcode()
 	for op, ns := range next.nsByOpcode() {
