@@ -45,8 +45,8 @@ func asmCommand() *cobra.Command {
 	return c
 }
 
-// assembleFile writes the image of a listing. A board, if there is one, adds its rules to
-// devices that have none.
+// assembleFile writes the image of a listing. A board, if there is one, adds its rules to devices
+// without rules.
 func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
 	source := readFile(path, dataMax)

@@ -201,8 +201,8 @@ func (r *boardReport) checkUser(m *machine, n *requirements) {
 	})
 }
 
-// checkDevices checks every device of a known board; with an image, those with the ids of the
-// image's devices.
+// checkDevices checks every device of a known board; with an image, only devices with the ids of
+// the image's devices.
 func (r *boardReport) checkDevices(m *machine, n *requirements) {
 	for i := range m.devices {
 		d := &m.devices[i]

@@ -92,7 +92,7 @@ func setInputs(image *lmb.Image, specs []string) {
 
 func inputNamed(image *lmb.Image, name string) *lmb.Tensor {
 	var inputs []string
-	other := "" // its role
+	other := "" // role of the other tensor with this name
 	for i := range image.Tensors {
 		t := &image.Tensors[i]
 		switch {
@@ -273,7 +273,7 @@ func compareFiles(path string, specs []string, judge *lmb.Golden) {
 	fail.On(err)
 }
 
-// compareFile compares a saved output with its golden data, by the rule of the image, or by judge
+// compareFile compares a saved output with its golden data, by the rule of the image, or by `judge`
 // if that is not nil.
 func compareFile(path string, view *fbs.View, notes *lmb.Notes, spec string, judge *lmb.Golden,
 ) comparedFile {

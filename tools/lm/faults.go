@@ -22,11 +22,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// This file prints the failures that lmrun -faults has recorded.
-
 // faultList is the output of lm faults; its JSON is stable.
 type faultList struct {
-	// sorted by number; those without one are in the order of the file
+	// sorted by number; entries without a number come first, in the order of the file
 	Faults  []faultInfo `json:"faults"`
 	Skipped []byteRange `json:"skipped"` // parts of the file that are no complete entry
 
@@ -51,7 +49,7 @@ type faultInfo struct {
 	// checksum of the image's envelope, and version of its signature
 	ImageChecksum string   `json:"image_checksum"`
 	ImageVersion  uint32   `json:"image_version"`
-	Image         string   `json:"image,omitempty"` // the image of these that were given
+	Image         string   `json:"image,omitempty"` // given image with this checksum
 	PCI           *pciInfo `json:"pci,omitempty"`   // nil: the registers could not be read
 	AER           *aerInfo `json:"aer,omitempty"`   // nil: the device has no such registers
 

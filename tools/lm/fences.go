@@ -115,8 +115,8 @@ func (f *fenceChecker) walkCall(callee uint16, now fenceState) fenceState {
 	return then
 }
 
-// warn warns that a fence is missing before the command at, unless *before is -1, and sets *before
-// to -1. Each command has at most one warning.
+// warn warns that a fence is missing before the command `at`, unless *before is -1, and sets
+// *before to -1. Each command has at most one warning.
 func (f *fenceChecker) warn(at int, before *int, format string) {
 	if *before >= 0 && !f.seen[at] {
 		f.seen[at] = true

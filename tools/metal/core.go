@@ -44,7 +44,6 @@ type grid struct {
 	banks   []chips.Tile // coordinates of the DRAM banks for the host and kernels
 }
 
-// newGrid returns the grid of a board.
 func newGrid(b *boards.Board) grid {
 	g := grid{board: b}
 	for y, row := range chips.ForBoard(b).Grid.Rows {

@@ -160,8 +160,8 @@ func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (
 	return KernelHandle(k.id), nil
 }
 
-// place sets the jump to the entry of the kernel k. It fails if k overlaps itself, or another
-// kernel on one of its cores, or uses the same processor as one.
+// place sets the jump to the entry of the kernel k. It fails if k overlaps itself, or if another
+// kernel on one of its cores overlaps k or uses the same processor.
 func (p *Program) place(k *kernel) {
 	start := chips.ForBoard(p.device.board).Grid.TensixReset.Cores[k.processor].StartAddress
 	if k.image.entry != start {
@@ -249,7 +249,6 @@ func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
 	return nil
 }
 
-// wordArguments returns arguments with the given values.
 func wordArguments(list []uint32) (args []RuntimeArg) {
 	for _, w := range list {
 		args = append(args, Word(w))
@@ -257,7 +256,7 @@ func wordArguments(list []uint32) (args []RuntimeArg) {
 	return args
 }
 
-// setArguments sets the arguments of a kernel on cores. of returns the arguments for a core, and
+// setArguments sets the arguments of a kernel on cores. `of` returns the arguments for a core, and
 // name is the name of the exported call.
 func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec,
 	of func(CoreCoord) []RuntimeArg) {
