@@ -194,8 +194,8 @@ func failAtPath(path string, err error) {
 	}
 }
 
-// codeOf returns the code of an error. Errors of cobra and of the standard library have no
-// code of lightmetal.
+// codeOf returns the code of an error. An error without a code, such as cobra's, counts as
+// hal.Usage.
 func codeOf(err error) hal.Code {
 	var code hal.Code
 	var image *fbs.Error

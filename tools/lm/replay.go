@@ -362,7 +362,7 @@ func (s *session) runSafe(end *outcome, err error) error {
 // failureText describes a failed run in the words of lmrun, but calls the window of the command by
 // its name. lmrun does not read the names of windows.
 func failureText(view *fbs.View, r *runtime.Result) string {
-	name := "" // also of a command that accesses no window, of an image that has none
+	name := "" // stays empty if the image has no windows
 	names := listing.WindowNames(lmb.Header(view))
 	if window := int(view.Commands[r.Command].Window); window < len(names) {
 		name = names[window]

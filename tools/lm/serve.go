@@ -177,7 +177,6 @@ func extractWedge(texts *[]string) (w vfiouser.Wedge) {
 	return w
 }
 
-// parseFaults parses the values of --fault.
 func parseFaults(texts []string) (faults []mock.Fault) {
 	for _, text := range texts {
 		fault, err := parseFault(text)

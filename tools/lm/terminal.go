@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdout and stderr are the only writers to a terminal. They escape control characters,
-// because names may come from files of unknown origin.
+// stdout and stderr escape control characters on a terminal, because names may come from files of
+// unknown origin. Only progress is written past them.
 var stdout, stderr = &safeWriter{}, &safeWriter{}
 
 // safeWriter escapes control characters for a terminal, and keeps the first error.
@@ -192,7 +192,7 @@ func closeImages() {
 	openImages = nil
 }
 
-// openImage opens an image. One from standard input is kept in memory.
+// openImage opens an image. An image from standard input is kept in memory.
 func openImage(path string) *runtime.File {
 	if path == "-" {
 		return openImageData(path, readFile(path, dataMax))
