@@ -18,7 +18,7 @@ type pendingOutputs struct {
 	mutex   sync.Mutex
 	list    files.Outputs
 	watch   sync.Once
-	handler atomic.Pointer[func(unix.Signal)] // handles the next signal instead of ending the process
+	handler atomic.Pointer[func(unix.Signal)] // for the next signal, in place of the end
 }
 
 var pending pendingOutputs
