@@ -15,10 +15,11 @@ import (
 // pendingOutputs are the outputs of this process. A signal that ends it removes the temporary files
 // of uncommitted outputs.
 type pendingOutputs struct {
-	mutex   sync.Mutex
-	list    files.Outputs
-	watch   sync.Once
-	handler atomic.Pointer[func(unix.Signal)] // for the next signal, in place of the end
+	mutex sync.Mutex
+	list  files.Outputs
+	watch sync.Once
+	// Called for the next signal, instead of ending the process.
+	handler atomic.Pointer[func(unix.Signal)]
 }
 
 var pending pendingOutputs

@@ -10,8 +10,8 @@ import (
 // drivers use exist.
 func (d *Device) AsHardware() { d.kept = map[uint64]uint32{} }
 
-// keep stores the value of a store to a register of kept. It reports whether the library has no
-// such register, so that the store must not be passed to the library.
+// keep records a store to a register that kept contains. It reports whether the library has no such
+// register, so that the store must not be passed to the library.
 func (d *Device) keep(bar uint8, offset uint64, width uint8, value uint64) (alone bool) {
 	at, alone, ok := d.register(bar, offset)
 	if ok {

@@ -134,7 +134,7 @@ func memoryBar(b *boards.Board, bar uint8) bool {
 // capabilities contains the PCI capabilities of the function.
 var capabilities = [...]struct {
 	name     string
-	at       int // offset of the capability's id; the offset of the next one follows
+	at       int // offset of the capability's id; that of the next capability follows
 	id       byte
 	describe func(c *config)
 }{

@@ -37,7 +37,7 @@ func As(code hal.Code, err error) {
 	}
 }
 
-// Around returns an error that wraps err. Its text is before, the text of err, and after.
+// Around returns an error that wraps err. Its text is `before`, the text of err, and `after`.
 func Around(before string, err error, after string) error { return &around{before, err, after} }
 
 // around is the error of Around.
@@ -51,7 +51,7 @@ func (e *around) Error() string { return e.before + e.inner.Error() + e.after }
 
 func (e *around) Unwrap() error { return e.inner }
 
-// Reason returns the text of err, without the code of a hal.Fault that err is or Around wraps.
+// Reason returns the text of err without the code of its hal.Fault, also if Around wraps the fault.
 func Reason(err error) string {
 	switch e := err.(type) {
 	case *hal.Fault:

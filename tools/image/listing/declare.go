@@ -262,7 +262,7 @@ func (p *parser) deviceNumber() uint8 {
 	return uint8(p.numberUpTo("the number of a device", fbs.DevicesMax-1))
 }
 
-// deviceOf returns a device by number. An error names `whose` device is missing.
+// deviceOf returns a device by number; `whose` names what needs the device in an error.
 func (p *parser) deviceOf(number uint8, at token, whose string) *lmb.Device {
 	if int(number) >= len(p.image.Devices) {
 		p.fail(at, "there is no device %d; declare a device before its %s", number, whose)

@@ -111,7 +111,7 @@ func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
 }
 
 // Words returns elements as numbers in text form, which Values converts to the same bytes, except
-// for bits of NaN.
+// for NaNs.
 func Words(dtype gen.DType, data []byte) []string {
 	size := int(fbs.DTypeSize(dtype))
 	words := make([]string, len(data)/size)

@@ -32,7 +32,7 @@ type check struct {
 	at      int    // number in the sequence of the rehearsal
 	command int    // index in the source
 	offset  int    // of the loaded bytes, in the output
-	size    int    // number of the loaded bytes
+	size    int    // number of loaded bytes
 }
 
 // Of returns the rehearsal of a sequence. The error says which limit the sequence exceeds, or why

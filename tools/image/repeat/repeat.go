@@ -126,7 +126,7 @@ type checker struct {
 
 	rings    []ring
 	moved    fbs.Command // what With commands add to the next command
-	movers   []uint16    // their rings
+	movers   []uint16    // rings of the With commands
 	accesses int
 }
 
@@ -138,7 +138,7 @@ type ring struct {
 }
 
 const (
-	lapsMin     = 2 // laps of each ring that matters
+	lapsMin     = 2 // laps to follow for each ring that matters
 	accessesMax = 1 << 20
 )
 

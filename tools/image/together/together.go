@@ -229,7 +229,7 @@ func (p storedSpans) addShared(stores map[space][]span, number int) {
 	}
 }
 
-// firstOf returns the command that stores to the lowest address, of the stores of the first run.
+// firstOf returns the command that stores to the lowest address in the first run of the list.
 func firstOf(list []span) int {
 	return slices.MinFunc(list, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.order>>runShift, b.order>>runShift),

@@ -334,8 +334,8 @@ func (d *SequenceDiff) addChange(a, b *lmb.Image, x, y []lmb.Command, at, end, n
 	}
 }
 
-// countCommand counts a changed command c of image A. e is the command in its place, if that is
-// known.
+// countCommand counts a changed command c of image A. e is the command of image B in its place, or
+// nil if that is unknown.
 func (d *SequenceDiff) countCommand(c, e *lmb.Command) {
 	if e != nil {
 		d.Pointers += differingPointers(c, e)
