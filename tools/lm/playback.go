@@ -94,8 +94,8 @@ func playImage(name string, image []byte) *mock.Device {
 	return played
 }
 
-// pollRecorder is a mock that records which loads belong to a poll. A poll calls Now before each
-// load; nothing else calls Now in a run without a time limit.
+// pollRecorder is a mock that records which loads belong to a poll: those before which the runtime
+// calls Now. A load after a Delay counts, too, as the runtime then also calls Now.
 type pollRecorder struct {
 	*mock.Device
 	pollLoads map[int]bool // true for the index in the journal of each load of a poll

@@ -19,8 +19,8 @@ type run struct {
 	commandNumber int // number of commands so far, which orders spans
 	firstWait     int // value of commandNumber at the first wait for the device; MaxInt: none
 	examinedCalls map[call]bool
-	// The run accesses something other than reset registers, or starts cores. If not, nothing uses
-	// the state that earlier sequences have left on the device.
+	// The run waits, starts cores, or accesses more than reset registers. If not, nothing uses the
+	// state that earlier sequences have left on the device.
 	usesDevice bool
 }
 
