@@ -120,7 +120,7 @@ func defaultOutput(source, ending string) string {
 	return strings.TrimSuffix(source, ending) + ".lmb"
 }
 
-// writeImage writes the file of an image, and returns its size.
+// writeImage encodes an image, which verifies it, writes the file and returns its size.
 func writeImage(image *lmb.Image, path, source string) (size int) {
 	file, err := lmb.Encode(image)
 	failIf(hal.BadImage, source, err)

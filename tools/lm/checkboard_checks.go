@@ -12,7 +12,6 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// checkMachine fills in the report of a machine.
 func (r *boardReport) checkMachine(m *machine, n *requirements) {
 	r.host, r.Machine, r.Kernel = m.host, m.title, m.release
 	if n.view != nil {

@@ -31,7 +31,6 @@ type faultList struct {
 	isCompared bool // with images
 }
 
-// faultInfo is one entry.
 type faultInfo struct {
 	Number  uint64 `json:"number"` // 0: the file does not count its entries
 	Time    string `json:"time"`   // time in UTC, by the clock of the target
@@ -152,7 +151,6 @@ func (list *faultList) skip(data []byte, at int) {
 	}
 }
 
-// describeFault returns the description of an entry.
 func describeFault(e *faultlog.Entry) faultInfo {
 	r := &e.Result
 	f := faultInfo{

@@ -231,7 +231,6 @@ func printJSON(w io.Writer, value any) {
 	fmt.Fprintf(w, "%s\n", text)
 }
 
-// newFault returns an error with a code and a text.
 func newFault(code hal.Code, format string, a ...any) error {
 	return &hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)}
 }

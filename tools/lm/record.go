@@ -150,7 +150,6 @@ func (f *recordFlags) run(program []string) {
 	printRecorded(f.out, result)
 }
 
-// setHostMemory sets the options that concern host memory.
 func (f *recordFlags) setHostMemory(o *recorder.Options) {
 	digits := strings.TrimRight(f.hostMemory, "kKMG")
 	n, err := strconv.ParseUint(digits, 0, 32)

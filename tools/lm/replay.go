@@ -207,7 +207,7 @@ func (end *outcome) failInJSON(to io.Writer, err error) {
 	fail.On(printedError{code})
 }
 
-// printedError is an error that has been printed.
+// printedError ends lm with its exit status; its text has been printed.
 type printedError struct{ code hal.Code }
 
 func (r printedError) Error() string { return r.code.Error() }

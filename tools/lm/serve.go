@@ -114,7 +114,6 @@ func (f *serveFlags) run() (err error) {
 	return err
 }
 
-// openWithFaults opens the device and injects the faults of --fault.
 func (f *serveFlags) openWithFaults() (_ hal.Device, err error) {
 	defer fail.Catch(&err)
 	device := f.openPlain()

@@ -307,7 +307,7 @@ func (in *limitedInput) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Seek is that of the file.
+// Seek records the new position, too.
 func (in *limitedInput) Seek(offset int64, whence int) (int64, error) {
 	position, err := in.File.Seek(offset, whence)
 	in.position = position

@@ -110,7 +110,6 @@ func (g *grid) target(r CoreRange) fbs.TileRoute {
 	return t
 }
 
-// unicast returns the route to one tile.
 func unicast(t chips.Tile) fbs.TileRoute {
 	return fbs.TileRoute{X: t.X, Y: t.Y, Ordering: boards.OrderingDefault}
 }

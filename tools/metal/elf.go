@@ -63,7 +63,6 @@ func readELF(file []byte) *image {
 	return nil
 }
 
-// add adds a segment to the image.
 func (k *image) add(p *elf.Prog) {
 	switch {
 	case p.Memsz > kernelEnd:

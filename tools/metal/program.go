@@ -67,7 +67,6 @@ func (c ComputeConfig) processor() Processor {
 
 func (c ComputeConfig) noc() NOC { return NOC0 }
 
-// kernel is a kernel of a program.
 type kernel struct {
 	id        uint64
 	cores     []CoreCoord
@@ -91,7 +90,6 @@ func Word(v uint32) RuntimeArg { return RuntimeArg{word: v} }
 // AddressOf returns an argument whose value is the address of the buffer b.
 func AddressOf(b *Buffer) RuntimeArg { return RuntimeArg{buffer: b} }
 
-// semaphore is a semaphore of a program.
 type semaphore struct {
 	id      uint32
 	cores   []CoreCoord

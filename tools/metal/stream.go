@@ -29,7 +29,6 @@ func windows() []lmb.Window {
 	return []lmb.Window{tlb("memory"), tlb("registers")}
 }
 
-// targets returns the device of an image for a board.
 func targets(b *boards.Board) []lmb.Device {
 	// The image uses only TLB windows of 2 MiB, which are in BAR 0.
 	return []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,

@@ -32,7 +32,7 @@ const (
 	creditMax = 10 * time.Millisecond
 )
 
-// Options are the options of a Function.
+// Options configure a Function. The zero value records nothing, logs nothing and has no fault.
 type Options struct {
 	// Log prints messages, such as rejected requests with the reason; nil: messages are discarded.
 	Log func(format string, a ...any)

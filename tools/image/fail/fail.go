@@ -40,7 +40,6 @@ func As(code hal.Code, err error) {
 // Around returns an error that wraps err. Its text is `before`, the text of err, and `after`.
 func Around(before string, err error, after string) error { return &around{before, err, after} }
 
-// around is the error of Around.
 type around struct {
 	before string
 	inner  error

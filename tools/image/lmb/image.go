@@ -68,7 +68,7 @@ type Ring struct {
 	Begin, End, First uint64
 }
 
-// Tensor is a named input or output.
+// Tensor is a named input, output or scratch.
 type Tensor struct {
 	Name   string
 	Role   gen.Role

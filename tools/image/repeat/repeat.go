@@ -99,7 +99,6 @@ type place struct {
 	address uint64
 }
 
-// known is what is known of a byte.
 type known struct {
 	value, bits byte // bits: those of value that are known
 	since       int  // value of checker.stores when this became known
@@ -130,7 +129,6 @@ type checker struct {
 	accesses int
 }
 
-// ring is the state of a ring.
 type ring struct {
 	position, value, laps uint64
 	advanced              bool

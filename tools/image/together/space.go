@@ -13,7 +13,6 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Kinds of spaces.
 const (
 	kindBar  = iota + 1
 	kindTile // NoC 0 coordinates; a DRAM bank is represented by its first tile

@@ -146,7 +146,7 @@ func collisionsOf(images []Image, own int, stores []storedSpans) (list []Collisi
 	return list
 }
 
-// startsFresh reports whether a sequence starts from scratch.
+// startsFresh reports whether a sequence relies on nothing that was stored before.
 func startsFresh(view *fbs.View, sequence int) bool {
 	return sequence == 0 || sequenceName(view, sequence) == "init"
 }

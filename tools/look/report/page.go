@@ -101,7 +101,6 @@ func (m Generator) text() string {
 	return fmt.Sprintf("%s on %s", sanitize(m.Program), m.Time.UTC().Format(day))
 }
 
-// contents returns the sections that the page has.
 func (p *page) contents() (list []section) {
 	for _, s := range []struct {
 		section

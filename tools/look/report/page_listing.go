@@ -29,7 +29,6 @@ type pageListing struct {
 	shown     map[uint32]bool
 }
 
-// listedSequence is one sequence of the listing.
 type listedSequence struct {
 	Name, Count string
 	Failed      bool

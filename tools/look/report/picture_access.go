@@ -255,7 +255,6 @@ func (p *accessPicture) mark(b *accessBand, e *lmb.Effect, column int) {
 	}
 }
 
-// rowOf returns the row of an address of the range.
 func (x *bandRange) rowOf(address uint64) int {
 	high, low := bits.Mul64(address-x.First, uint64(x.rows))
 	row, _ := bits.Div64(high, low, x.Bytes())

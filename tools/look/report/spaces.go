@@ -30,7 +30,6 @@ type Space struct {
 // together.
 const spacesMax = 4096
 
-// spaceKey identifies a space.
 type spaceKey struct {
 	device    uint8
 	kind      gen.WindowKind

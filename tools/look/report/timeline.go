@@ -11,7 +11,6 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Kinds of slices.
 const (
 	kindSequence = "sequence"
 	kindCall     = "call"
@@ -170,7 +169,6 @@ func appendMerged(row []Slice, s Slice, mergeNs int64) []Slice {
 	return append(row, s)
 }
 
-// merge merges a slice with the next slice.
 func (s *Slice) merge(next *Slice) {
 	shares := s.nsByOpcode()
 	for op, ns := range next.nsByOpcode() {
@@ -272,7 +270,6 @@ func (w *timelineBuilder) endSlice(f *openSlice, end int64) {
 	w.appendSlice(f.row, f.Slice)
 }
 
-// enterSequence begins the slice of a sequence.
 func (w *timelineBuilder) enterSequence(kind string, sequence, row int, command uint32,
 	start int64) {
 	name := w.profile.image.Sequences[sequence].Name
