@@ -171,7 +171,8 @@ func dropSequences(image *lmb.Image, names []string) {
 	keepOnly(image, keep, used)
 }
 
-// keepOnly drops the other sequences and tensors, and renumbers the references to those kept.
+// keepOnly drops the sequences and tensors that are not marked, and renumbers the references to all
+// others.
 func keepOnly(image *lmb.Image, keep, used []bool) {
 	var sequences, tensors []uint16 // new indexes
 	image.Sequences, sequences = keepMarked(image.Sequences, keep)

@@ -42,7 +42,8 @@ func setHelpTexts(root *cobra.Command) {
 	})
 }
 
-// helpCommand returns the command help, which unlike cobra's fails if there is no such command.
+// helpCommand returns the command `help`. Unlike the one of cobra, it fails if there is no such
+// command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

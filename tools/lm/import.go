@@ -272,7 +272,6 @@ type importResult struct {
 	identity
 }
 
-// String formats the report.
 func (r *importResult) String() string { return r.Report.String() }
 
 // write writes the image of a trace, unless lm verify would reject it, or its frame cannot be

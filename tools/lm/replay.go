@@ -39,7 +39,7 @@ type replayFlags struct {
 	checkFresh      bool
 	profile         string
 	rehearseOnly    bool
-	onHardware      bool // with rehearseOnly: also on a device that is no model
+	onHardware      bool // with rehearseOnly: also on a real device
 }
 
 func replayCommand() *cobra.Command {

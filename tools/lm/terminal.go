@@ -231,7 +231,7 @@ func keepImage(image *runtime.File, err error, isEmpty bool) *runtime.File {
 const remakeAdvice = "; make the image again with lm import, lm asm or lm capture of this version"
 
 // explainImageError adds to an error of verifying an image what to do if the file is no image, or
-// not a whole one of this version.
+// not a complete image of this version.
 func explainImageError(path string, file *runtime.File, err error) error {
 	var invalid *fbs.Error
 	_, typed := fbs.VerifyEnvelope(file.Bytes())

@@ -18,7 +18,7 @@ type CircularBufferConfig struct {
 	Buffer *Buffer
 }
 
-// circular is the circular buffers of a program that were created by one call.
+// circular has the circular buffers that one call created.
 type circular struct {
 	id     uint64
 	cores  []CoreCoord

@@ -116,8 +116,8 @@ func (p *parser) amount(n uint64) uint32 {
 	return uint32(n)
 }
 
-// accessMode consumes fifo or bulk, and checks the range in the device. The offset and size of a
-// bulk copy need not be multiples of the width.
+// accessMode consumes `fifo` or `bulk`, and checks the range in the device. The offset and size of
+// a bulk copy need not be multiples of the width.
 func (p *parser) accessMode(c *lmb.Command) {
 	c.Mode = uint8(gen.AccessExact)
 	if word := p.option("fifo", "bulk"); word != "" {

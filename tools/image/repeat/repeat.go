@@ -26,7 +26,7 @@ type Poll struct {
 
 func (p *Poll) String() string { return p.Text + " " + p.Reason }
 
-// Check returns the polls of a sequence that do not wait in its second run, in their order. It
+// Check returns the polls of a sequence that do not wait in a later run, in their order. It
 // knows only what the commands of the sequence store and wait for.
 //
 // A poll of a counter until it has reached a value, or of memory, is certain. A register may change
@@ -243,7 +243,7 @@ func (c *checker) spacesOf(e *lmb.Effect) []space {
 	}
 }
 
-// isMemory reports whether a place keeps what was stored, until somebody stores again.
+// isMemory reports whether a place keeps what was stored until the next store.
 func (c *checker) isMemory(p place, size uint64) bool {
 	switch p.kind {
 	case gen.WindowKindHost:
@@ -313,8 +313,8 @@ func (c *checker) store(e *lmb.Effect, s space) {
 	}
 }
 
-// isHeld reports whether no store to the device has followed a store to host memory: the device may
-// have written there already.
+// isHeld reports whether no store to the device has followed the store of a byte to host memory.
+// The device may have written the byte since.
 func (c *checker) isHeld(k known) bool { return k.before != nil && k.since == c.stores }
 
 // storedByte returns the byte that a command stores to memory, and which of its bits are known.

@@ -343,7 +343,6 @@ func (f *Failure) text() string {
 	return "FAILED after " + lmb.TimeText(f.Ns) + ": " + sanitize(f.Reason)
 }
 
-// headLines returns the lines above the tables.
 func (p *Profile) headLines() []string {
 	lines := []string{p.summary(), p.clockText()}
 	if p.Failed != nil {
