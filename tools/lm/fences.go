@@ -54,8 +54,7 @@ func fenceWarnings(view *fbs.View) []string {
 	return f.warnings
 }
 
-// calledSequences reports for each sequence whether another one calls it, and so continues after
-// it.
+// calledSequences reports for each sequence whether another one calls it, and continues after it.
 func calledSequences(view *fbs.View) []bool {
 	called := make([]bool, len(view.Sequences))
 	for i := range view.Commands {

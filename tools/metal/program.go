@@ -238,7 +238,7 @@ func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
 }
 
 // SetRuntimeArgsBuffers sets the arguments of a kernel on some of its cores to the same values,
-// which may be addresses of buffers. An address is that at the time of the launch.
+// which may be addresses of buffers at the time of the launch.
 func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
 	args []RuntimeArg) (err error) {
 	defer fail.Catch(&err)

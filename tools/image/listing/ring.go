@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// ring declares a ring. It also declares one with a mistake, so that later lines may name it.
+// ring declares a ring. It also declares a ring with a mistake, so that later lines may name it.
 func (p *parser) ring() {
 	if len(p.image.Rings) == fbs.RingsMax {
 		p.fail(p.head, "too many rings: a listing may have at most %d", fbs.RingsMax)

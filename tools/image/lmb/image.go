@@ -146,8 +146,7 @@ func HasPayload(c *fbs.Command) bool {
 	return c.Index == 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
 }
 
-// TensorOf returns the index of the input or output whose bytes a command uses or stores, if there
-// is one.
+// TensorOf returns the index of the tensor whose bytes a command uses or stores, if there is one.
 func TensorOf(c *fbs.Command) (tensor int, ok bool) {
 	return int(c.Index) - 1, c.Index != 0 && (c.Opcode == gen.OpcodeCompare ||
 		c.Opcode == gen.OpcodeCopyIn || c.Opcode == gen.OpcodeCopyOut)
