@@ -5,8 +5,8 @@
 #
 #   trial.sh DEBIAN.tar PACKAGES DIR
 #
-# DEBIAN.tar is a minimal Debian with systemd. Exit status 97: systemd cannot be run here; the reason
-# is printed.
+# DEBIAN.tar is a minimal Debian with systemd. Exit status 97: systemd cannot be run here; the
+# reason is printed.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR
