@@ -49,7 +49,7 @@ again     bar2+0x30, line 9, and 9 of the other: loaded 1 time and 2 (1 place): 
 	}
 }
 
-// A register that varies in one place is still waited for in others.
+// A register that varies in one place is still waited for in other places.
 func TestOnlyTheLoadThatVariesIsNotCompared(t *testing.T) {
 	folder := t.TempDir()
 	rest := []string{"W 2 10 4 01000000", "R 2 20 4 00000000", "R 2 20 4 00000000",
@@ -69,8 +69,8 @@ func TestOnlyTheLoadThatVariesIsNotCompared(t *testing.T) {
 	}
 }
 
-// Of a register that varies in one recording and is a wait in another one, the value is ignored;
-// flags on the command line decide for their places.
+// The value of a register is ignored if it varies in one recording and is a wait in another. Flags
+// on the command line decide for their places.
 func TestValuesThatVaryAreNotWaitedFor(t *testing.T) {
 	folder := t.TempDir()
 	a := writeRecord(t, folder, "a.record", "W 2 10 4 01000000", "R 2 20 4 05000000")

@@ -49,8 +49,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// says requires that the last command printed exactly these lines, in which ... is any text. Those
-// of standard output come first.
+// says requires that the last command printed exactly these lines, in which ... is any text. The
+// lines of standard output come first.
 func says(ts *testscript.TestScript, _ bool, lines []string) {
 	want := regexp.QuoteMeta(strings.Join(lines, "\n"))
 	pattern := regexp.MustCompile(`^` + strings.ReplaceAll(want, `\.\.\.`, ".*") + "\n?$")

@@ -45,8 +45,8 @@ func asmCommand() *cobra.Command {
 	return c
 }
 
-// assembleFile writes the image of a listing. A board, if there is one, adds its rules to
-// devices that have none.
+// assembleFile writes the image of a listing. A board, if there is one, adds its rules to devices
+// without rules.
 func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
 	source := readFile(path, dataMax)
@@ -120,7 +120,7 @@ func defaultOutput(source, ending string) string {
 	return strings.TrimSuffix(source, ending) + ".lmb"
 }
 
-// writeImage writes the file of an image, and returns its size.
+// writeImage encodes an image, which verifies it, writes the file and returns its size.
 func writeImage(image *lmb.Image, path, source string) (size int) {
 	file, err := lmb.Encode(image)
 	failIf(hal.BadImage, source, err)

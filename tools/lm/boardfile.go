@@ -92,8 +92,7 @@ type namedBoard struct {
 	generic   bool // board "generic": the sizes of BARs are only upper limits
 }
 
-// boardNamed returns a board: a known one, "generic", or the one in a board file or an
-// image.
+// boardNamed returns a known board, "generic", or the board in a board file or an image.
 func boardNamed(name string, rules []string) (d namedBoard) {
 	var err error
 	known := chips.BoardByName(name)

@@ -43,7 +43,6 @@ func captureCommand() *cobra.Command {
 	return c
 }
 
-// defaultCaptureOutput returns the default of lm capture --out.
 func defaultCaptureOutput(_ *cobra.Command, args []string) string {
 	return filepath.Base(filepath.Clean(args[len(args)-1])) + ".lmb"
 }

@@ -43,7 +43,7 @@ func buildMain(t *testing.T, folder string) string {
 // TestCaptureRunsAProgramOfAnotherModule puts the program of tools/metal/README.md and the source
 // of a kernel into a module of its own.
 //
-// A workspace has both modules, so that what other tests have compiled of this one serves here too.
+// A workspace has both modules, so that the test uses what other tests have compiled.
 func TestCaptureRunsAProgramOfAnotherModule(t *testing.T) {
 	effort.SkipShort(t)
 	readme, err := os.ReadFile("../metal/README.md")

@@ -181,7 +181,6 @@ func importCapture(t *testing.T, args ...string) *lmb.Image {
 	return image
 }
 
-// encodeImage returns the file of an image.
 func encodeImage(t *testing.T, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
 
 // mlpWeights imports a capture with its weights named as inputs, and returns the data of these

@@ -12,7 +12,6 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// checkMachine fills in the report of a machine.
 func (r *boardReport) checkMachine(m *machine, n *requirements) {
 	r.host, r.Machine, r.Kernel = m.host, m.title, m.release
 	if n.view != nil {
@@ -201,8 +200,8 @@ func (r *boardReport) checkUser(m *machine, n *requirements) {
 	})
 }
 
-// checkDevices checks every device of a known board; with an image, those with the ids of the
-// image's devices.
+// checkDevices checks every device of a known board; with an image, only devices with the ids of
+// the image's devices.
 func (r *boardReport) checkDevices(m *machine, n *requirements) {
 	for i := range m.devices {
 		d := &m.devices[i]

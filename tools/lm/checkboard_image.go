@@ -73,8 +73,8 @@ func (r *boardReport) checkImageDevices(m *machine, n *requirements) {
 		if len(found) == 0 {
 			continue
 		}
-		// The n-th device of the image with these ids is compared with the n-th found one, or with
-		// the last one if fewer were found.
+		// The n-th device of the image with these ids is compared with the n-th found device, or
+		// with the last if fewer were found.
 		ids := [2]uint16{t.Vendor, t.Device}
 		d := &found[min(alike[ids], len(found)-1)]
 		alike[ids]++

@@ -47,7 +47,7 @@ type pciDevice struct {
 	configKnown    bool
 	command        uint16 // 0xffff: the device does not answer
 	hidesAddresses bool   // its BAR registers are 0 although it has addresses
-	// Physical function of which this is a virtual one, empty: none.
+	// Physical function, if this is a virtual function; otherwise empty.
 	physicalFunction string
 	driver           string // kernel driver that is bound to the device; empty: none
 	group            string // IOMMU group, empty: none
@@ -200,7 +200,6 @@ func (m *machine) readDevice(address string, board *boards.Board) pciDevice {
 	return d
 }
 
-// readConfig reads the registers of a configuration space.
 func (d *pciDevice) readConfig(config []byte) {
 	if d.configKnown = len(config) >= configHeaderSize; !d.configKnown {
 		return
@@ -242,8 +241,8 @@ func parseResource(line string) (b pciBar) {
 		first != 0, prefetchable: flags&resourcePrefetch != 0}
 }
 
-// recognise sets the name that the machine reports, and its host: the one that the user has named,
-// otherwise the one of the device tree, otherwise the one that a root port identifies.
+// recognise sets the name that the machine reports, and its host: the host that the user has named,
+// otherwise that of the device tree, otherwise that of a root port.
 func (m *machine) recognise(byRootPort *hosts.Host) {
 	if m.host == nil {
 		m.host = hosts.ByCompatible(

@@ -172,7 +172,6 @@ func gunzip(data []byte) ([]byte, error) {
 	return unpacked, nil
 }
 
-// requireDirectory fails if a path is not a directory.
 func requireDirectory(path string) {
 	if !fail.Must(os.Stat(path)).IsDir() {
 		fail.With(hal.NoFile, "%s is not a directory", path)

@@ -187,7 +187,6 @@ func TestStatisticsExcludeWarmUpRuns(t *testing.T) {
 	}
 }
 
-// mustRead returns the contents of a file.
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)

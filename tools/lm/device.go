@@ -10,7 +10,6 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// openDevice opens a device by its name.
 func openDevice(name string) hal.Device {
 	switch kind, rest, _ := strings.Cut(name, ":"); kind {
 	case "mock":
@@ -54,8 +53,8 @@ func refusalReason(devices []hal.Device) string {
 	return ""
 }
 
-// lastRefusalReason returns why a device rejected the last access that it rejected, empty if none
-// is known. A simulator ends at the first.
+// lastRefusalReason returns why a device rejected the latest access that it rejected, empty if that
+// is unknown. A simulator ends at its first rejection.
 func lastRefusalReason(devices []hal.Device) string {
 	for _, device := range devices {
 		if d, ok := device.(interface{ LastRefusal() string }); ok && d.LastRefusal() != "" {

@@ -92,7 +92,7 @@ func setInputs(image *lmb.Image, specs []string) {
 
 func inputNamed(image *lmb.Image, name string) *lmb.Tensor {
 	var inputs []string
-	other := "" // its role
+	other := "" // role of the other tensor with this name
 	for i := range image.Tensors {
 		t := &image.Tensors[i]
 		switch {
@@ -171,7 +171,8 @@ func dropSequences(image *lmb.Image, names []string) {
 	keepOnly(image, keep, used)
 }
 
-// keepOnly drops the other sequences and tensors, and renumbers the references to those kept.
+// keepOnly drops the sequences and tensors that are not marked, and renumbers the references to all
+// others.
 func keepOnly(image *lmb.Image, keep, used []bool) {
 	var sequences, tensors []uint16 // new indexes
 	image.Sequences, sequences = keepMarked(image.Sequences, keep)
@@ -273,7 +274,7 @@ func compareFiles(path string, specs []string, judge *lmb.Golden) {
 	fail.On(err)
 }
 
-// compareFile compares a saved output with its golden data, by the rule of the image, or by judge
+// compareFile compares a saved output with its golden data, by the rule of the image, or by `judge`
 // if that is not nil.
 func compareFile(path string, view *fbs.View, notes *lmb.Notes, spec string, judge *lmb.Golden,
 ) comparedFile {

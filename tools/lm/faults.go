@@ -22,18 +22,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// This file prints the failures that lmrun -faults has recorded.
-
 // faultList is the output of lm faults; its JSON is stable.
 type faultList struct {
-	// sorted by number; those without one are in the order of the file
+	// sorted by number; entries without a number come first, in the order of the file
 	Faults  []faultInfo `json:"faults"`
 	Skipped []byteRange `json:"skipped"` // parts of the file that are no complete entry
 
 	isCompared bool // with images
 }
 
-// faultInfo is one entry.
 type faultInfo struct {
 	Number  uint64 `json:"number"` // 0: the file does not count its entries
 	Time    string `json:"time"`   // time in UTC, by the clock of the target
@@ -51,7 +48,7 @@ type faultInfo struct {
 	// checksum of the image's envelope, and version of its signature
 	ImageChecksum string   `json:"image_checksum"`
 	ImageVersion  uint32   `json:"image_version"`
-	Image         string   `json:"image,omitempty"` // the image of these that were given
+	Image         string   `json:"image,omitempty"` // given image with this checksum
 	PCI           *pciInfo `json:"pci,omitempty"`   // nil: the registers could not be read
 	AER           *aerInfo `json:"aer,omitempty"`   // nil: the device has no such registers
 
@@ -154,7 +151,6 @@ func (list *faultList) skip(data []byte, at int) {
 	}
 }
 
-// describeFault returns the description of an entry.
 func describeFault(e *faultlog.Entry) faultInfo {
 	r := &e.Result
 	f := faultInfo{

@@ -54,8 +54,7 @@ func fenceWarnings(view *fbs.View) []string {
 	return f.warnings
 }
 
-// calledSequences reports for each sequence whether another one calls it, and so continues after
-// it.
+// calledSequences reports for each sequence whether another one calls it, and continues after it.
 func calledSequences(view *fbs.View) []bool {
 	called := make([]bool, len(view.Sequences))
 	for i := range view.Commands {
@@ -115,8 +114,8 @@ func (f *fenceChecker) walkCall(callee uint16, now fenceState) fenceState {
 	return then
 }
 
-// warn warns that a fence is missing before the command at, unless *before is -1, and sets *before
-// to -1. Each command has at most one warning.
+// warn warns that a fence is missing before the command `at`, unless *before is -1, and sets
+// *before to -1. Each command has at most one warning.
 func (f *fenceChecker) warn(at int, before *int, format string) {
 	if *before >= 0 && !f.seen[at] {
 		f.seen[at] = true

@@ -13,7 +13,7 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file recognizes kinds of files by their first bytes: for lm import without --from, and for
+// Kinds of files are recognized by their first bytes: for lm import without --from, and for
 // messages about a file that a command cannot read.
 
 // headSize is the number of bytes at the beginning of a file that show its kind. A trace of

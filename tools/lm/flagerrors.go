@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// This file formats the errors of a command line: unknown commands and flags, and flags with an
-// unusable value.
+// Errors of a command line: unknown commands and flags, and flags with an unusable value.
 
 // flagError returns the error of a command whose flags could not be parsed.
 func flagError(c *cobra.Command, err error) error {
@@ -23,7 +22,7 @@ func flagError(c *cobra.Command, err error) error {
 	return newFault(hal.Usage, "%s%s", text, like)
 }
 
-// flagErrorText returns the text of an error, and the flags that resemble an unknown one.
+// flagErrorText returns the text of an error, and the flags that resemble an unknown flag.
 func flagErrorText(c *cobra.Command, err error) (text, like string) {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
@@ -41,8 +40,8 @@ func flagErrorText(c *cobra.Command, err error) (text, like string) {
 	return err.Error(), ""
 }
 
-// unknownFlagText names the flags that resemble an unknown one. A long flag that was typed
-// with one dash is parsed as a group of one-letter flags.
+// unknownFlagText names the flags that resemble an unknown flag. A long flag that was typed with
+// one dash is parsed as a group of one-letter flags.
 func unknownFlagText(c *cobra.Command, unknown *pflag.NotExistError) (text, like string) {
 	if group := unknown.GetSpecifiedShortnames(); group != "" {
 		if c.Flags().Lookup(group) != nil {

@@ -88,7 +88,6 @@ func fillRandomly(random *rand.Rand, data []byte, dtype gen.DType) {
 	}
 }
 
-// keepOutputs keeps the outputs of a run.
 func (s *session) keepOutputs() {
 	if s.fresh != nil {
 		s.fresh.before, s.fresh.after = s.fresh.after, s.copyOutputs()
@@ -105,8 +104,8 @@ func (s *session) copyOutputs() (list [][]byte) {
 }
 
 // compareFresh runs the sequence once more with the inputs of the last run, after the sequence of
-// --before, and fails if an output of the last run is another one, or if no output differs from
-// that of the run before.
+// --before. It fails if an output is not that of the last run, or if no output of the last run
+// differs from that of the run before.
 func (s *session) compareFresh(end *outcome) error {
 	if s.fresh == nil || s.stop.requested.Load() != 0 {
 		return nil

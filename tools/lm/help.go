@@ -42,7 +42,7 @@ func setHelpTexts(root *cobra.Command) {
 	})
 }
 
-// helpCommand returns the command help, which unlike cobra's fails if there is no such command.
+// helpCommand returns the command `help`. Unlike cobra's, it fails if there is no such command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

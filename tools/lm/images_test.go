@@ -316,7 +316,6 @@ func assembleEdu(t *testing.T, body string) []byte {
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+body)
 }
 
-// assembleBytes returns the image of a listing.
 func assembleBytes(t *testing.T, text string) []byte { return lmbtest.File(t, text) }
 
 // imageWithRules returns an image that has its own access rules, and a view of it. A change in the

@@ -272,7 +272,6 @@ type importResult struct {
 	identity
 }
 
-// String formats the report.
 func (r *importResult) String() string { return r.Report.String() }
 
 // write writes the image of a trace, unless lm verify would reject it, or its frame cannot be
@@ -298,7 +297,7 @@ func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size
 }
 
 // deadlineRemedy returns the remedy for an image whose sequences may take too long: the largest
-// deadline of all polls that fits.
+// deadline that all polls can have.
 func deadlineRemedy(view *fbs.View) string {
 	const other = "; or import less with --part, or accept the image with --longest here, in " +
 		"lm verify and in each replay"
@@ -393,7 +392,8 @@ func (f *importFlags) summarize(path string, trace *limitedInput, o *importer.Op
 	printResult(stdout, summary)
 }
 
-// compareAgain compares the trace with those of --again, and sets the options that follow.
+// compareAgain compares the trace with those of --again, and sets the options that follow from
+// this.
 func (f *importFlags) compareAgain(trace *limitedInput, o *importer.Options) []*again.Comparison {
 	if len(f.again) == 0 {
 		return nil
@@ -569,7 +569,8 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	}
 }
 
-// setRegions combines --region with --base. The first region is the main one of the device.
+// setRegions combines --region with --base. The BAR of the first region becomes that of places
+// without a BAR.
 func (f *importFlags) setRegions(o *importer.Options) {
 	names := f.regions
 	if f.from == importer.FromRwmmio {

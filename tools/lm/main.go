@@ -194,8 +194,8 @@ func failAtPath(path string, err error) {
 	}
 }
 
-// codeOf returns the code of an error. Errors of cobra and of the standard library have no
-// code of lightmetal.
+// codeOf returns the code of an error. An error without a code, such as cobra's, counts as
+// hal.Usage.
 func codeOf(err error) hal.Code {
 	var code hal.Code
 	var image *fbs.Error
@@ -231,7 +231,6 @@ func printJSON(w io.Writer, value any) {
 	fmt.Fprintf(w, "%s\n", text)
 }
 
-// newFault returns an error with a code and a text.
 func newFault(code hal.Code, format string, a ...any) error {
 	return &hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)}
 }

@@ -1,7 +1,7 @@
 package main
 
-// This file writes the man pages of lm and lmrun. Their text is that of --help. A paragraph is
-// filled to the width of the terminal; lists and examples keep their lines.
+// Man pages of lm and of the targets' programs. Their text is that of --help. A paragraph is filled
+// to the width of the terminal; lists and examples keep their lines.
 
 import (
 	"fmt"
@@ -235,7 +235,7 @@ func (p *manPage) flag(f *pflag.Flag) {
 	p.text(usage)
 }
 
-// seeAlso adds the other pages: of the root all commands, of a command the root.
+// seeAlso adds lmrun and, for lm, its commands; for a command, lm.
 func (p *manPage) seeAlso(c *cobra.Command) {
 	pages := []string{"lm", "lmrun"}
 	if !c.HasParent() {

@@ -147,7 +147,7 @@ func measureLM(peakPath string) {
 	os.Exit(c.ProcessState.ExitCode())
 }
 
-// countingWriter counts the bytes that are written, and returns an error after most bytes.
+// countingWriter counts the bytes that are written, and returns an error after `most` bytes.
 type countingWriter struct{ size, most int }
 
 func (c *countingWriter) Write(data []byte) (int, error) {

@@ -87,7 +87,7 @@ func (f *importFlags) setOrigin(image *lmb.Image, path string, trace *limitedInp
 	}
 }
 
-// captureOf reads the rest of a file that was opened by openTrace.
+// captureOf describes a file that openTrace opened. It first reads the rest of the file.
 func captureOf(path string, in *limitedInput) lmb.Capture {
 	c := lmb.Capture{Name: filepath.Base(path)}
 	if in.position != in.hashed {
@@ -100,7 +100,7 @@ func captureOf(path string, in *limitedInput) lmb.Capture {
 }
 
 // typedFlags returns the flags of a command line in the order of their names, without those that
-// only say what is printed or where to.
+// only say what is written or where, and without --rehearsal, whose flags have been set.
 func typedFlags(flags *pflag.FlagSet) string {
 	var words []string
 	flags.Visit(func(f *pflag.Flag) {

@@ -13,12 +13,13 @@ import (
 )
 
 // pendingOutputs are the outputs of this process. A signal that ends it removes the temporary files
-// of those that are not committed.
+// of uncommitted outputs.
 type pendingOutputs struct {
-	mutex   sync.Mutex
-	list    files.Outputs
-	watch   sync.Once
-	handler atomic.Pointer[func(unix.Signal)] // handles the next signal in place of the end
+	mutex sync.Mutex
+	list  files.Outputs
+	watch sync.Once
+	// Called for the next signal, instead of ending the process.
+	handler atomic.Pointer[func(unix.Signal)]
 }
 
 var pending pendingOutputs
@@ -35,13 +36,13 @@ func openOutput(path string, mode uint32) (*files.Output, error) {
 	return f, err
 }
 
-// handleNext calls handle in place of ending the process when the next signal arrives.
+// handleNext calls `handle` instead of ending the process when the next signal arrives.
 func (p *pendingOutputs) handleNext(handle func(unix.Signal)) {
 	p.watch.Do(p.awaitSignals)
 	p.handler.Store(&handle)
 }
 
-// awaitSignals catches the signals that are not ignored, as nohup does, from here on.
+// awaitSignals catches signals from here on, except those that are ignored, as under nohup.
 func (p *pendingOutputs) awaitSignals() {
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {

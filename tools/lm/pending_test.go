@@ -17,8 +17,8 @@ import (
 // that it names, and waits for signals.
 const signalledVariable = "LM_TEST_SIGNALLED"
 
-// TestSignalRemovesTheTemporaryFile covers the first signal, and for a replay, which handles that
-// one itself, the second.
+// TestSignalRemovesTheTemporaryFile covers the first signal; for a replay, which handles the first
+// itself, the second.
 func TestSignalRemovesTheTemporaryFile(t *testing.T) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		for _, mode := range []string{"alone", "supervised"} {

@@ -94,8 +94,8 @@ func playImage(name string, image []byte) *mock.Device {
 	return played
 }
 
-// pollRecorder is a mock that records which loads belong to a poll. A poll calls Now before each
-// load; nothing else calls Now in a run without a time limit.
+// pollRecorder is a mock that records which loads belong to a poll: those before which the runtime
+// calls Now. A load after a Delay counts, too, as the runtime then also calls Now.
 type pollRecorder struct {
 	*mock.Device
 	pollLoads map[int]bool // true for the index in the journal of each load of a poll
@@ -107,9 +107,9 @@ func (d *pollRecorder) Now() int64 {
 }
 
 // shortenedJournal returns the journal with long polls shortened. A mock is polled every 100 ns,
-// and a real program that pauses between loads would pass its deadline before it made as many.
-// Equal loads that are not part of a poll are kept. The result overwrites the journal, which may be
-// large.
+// and a real program that pauses between loads would pass its deadline before it made as many
+// loads. Equal loads that are not part of a poll are kept. The result overwrites the journal, which
+// may be large.
 func (d *pollRecorder) shortenedJournal() (out []mock.Access) {
 	const most = 16 // consecutive loads of one poll with the same value
 	same, last := 0, mock.Access{}
@@ -126,8 +126,8 @@ func (d *pollRecorder) shortenedJournal() (out []mock.Access) {
 	return out
 }
 
-// recordedBoard returns the board of a recording: the one with this name, or, if name is empty, the
-// one that the recording itself describes.
+// recordedBoard returns the board with this name or, if name is empty, the board that the recording
+// describes.
 func recordedBoard(in io.Reader, name string) (d namedBoard) {
 	if name != "" {
 		return boardNamed(name, nil)

@@ -10,7 +10,6 @@ import (
 	"lightmetal/tools/look/report"
 )
 
-// describeClock describes the clock of a device.
 func describeClock(device hal.Device) report.Clock {
 	switch device.(type) {
 	case *mock.Device:

@@ -150,7 +150,6 @@ func (f *recordFlags) run(program []string) {
 	printRecorded(f.out, result)
 }
 
-// setHostMemory sets the options that concern host memory.
 func (f *recordFlags) setHostMemory(o *recorder.Options) {
 	digits := strings.TrimRight(f.hostMemory, "kKMG")
 	n, err := strconv.ParseUint(digits, 0, 32)
@@ -241,8 +240,8 @@ func (p prefixWriter) Write(text []byte) (int, error) {
 	return len(text), err
 }
 
-// keepWritten commits a recording that could not be written to its end, if at least one access was
-// written to it.
+// keepWritten commits a recording that could not be written to its end, if anything was written to
+// it.
 func keepWritten(out *files.Output, err error) error {
 	size, serr := unix.Seek(out.Fd, 0, io.SeekCurrent)
 	if hal.CodeOf(err) != hal.IO || out.IsStream || serr != nil || size == 0 ||

@@ -10,7 +10,6 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// writePortTable writes the ACPI table of --port-table.
 func (f *recordFlags) writePortTable(program []string) {
 	if len(program) > 0 {
 		failUsage("--port-table records nothing; leave out the program")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// rehearsed is an image of which a memory that is 0 holds two checks of five, before a poll that
-// fails. The sequence safe stores 1 at 0.
+// rehearsed is an image with five checks before a poll that fails. On memory that is 0, two of the
+// checks hold. The sequence safe stores 1 at 0.
 const rehearsed = `lightmetal 1
 device ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0 size 1MiB

@@ -39,7 +39,7 @@ type replayFlags struct {
 	checkFresh      bool
 	profile         string
 	rehearseOnly    bool
-	onHardware      bool // with rehearseOnly: also on a device that is no model
+	onHardware      bool // with rehearseOnly: also on a real device
 }
 
 func replayCommand() *cobra.Command {
@@ -207,7 +207,7 @@ func (end *outcome) failInJSON(to io.Writer, err error) {
 	fail.On(printedError{code})
 }
 
-// printedError is an error that has been printed.
+// printedError ends lm with its exit status; its text has been printed.
 type printedError struct{ code hal.Code }
 
 func (r printedError) Error() string { return r.code.Error() }
@@ -362,7 +362,7 @@ func (s *session) runSafe(end *outcome, err error) error {
 // failureText describes a failed run in the words of lmrun, but calls the window of the command by
 // its name. lmrun does not read the names of windows.
 func failureText(view *fbs.View, r *runtime.Result) string {
-	name := "" // also of a command that accesses no window, of an image that has none
+	name := "" // stays empty if the image has no windows
 	names := listing.WindowNames(lmb.Header(view))
 	if window := int(view.Commands[r.Command].Window); window < len(names) {
 		name = names[window]

@@ -104,7 +104,6 @@ func (f *reportFlags) readProfile(image, checksum string) *report.Profile {
 	return profile
 }
 
-// writePage writes the HTML page, and returns its size.
 func writePage(path string, r *report.Report, profile *report.Profile) (size int) {
 	var page bytes.Buffer
 	made := report.Generator{Program: thisVersion().program(), Time: time.Now()}

@@ -388,8 +388,8 @@ func TestARingLargerThanItsWindowGetsAWiderOne(t *testing.T) {
 	}
 }
 
-// TestNumbersInsideAnEntryMove has a device that computes only what has the next count and the next
-// slot: the slot starts again in the recording, the count does not.
+// TestNumbersInsideAnEntryMove has a device that computes only entries with the next count and the
+// next slot: the slot starts again in the recording, the count does not.
 func TestNumbersInsideAnEntryMove(t *testing.T) {
 	set := func(d *ringdevice.Device) { d.Numbers = true }
 	d, err := ringdevice.NewDriver(ringdevice.Usual, set)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file lays out text for a terminal: lines of at most 100 columns, and colors. Text for a
-// file or a pipe stays as it is.
+// Layout of text for a terminal: lines of at most 100 columns, and colors. Text for a file or a
+// pipe stays as it is.
 
 // screen is a terminal that a safeWriter writes to.
 type screen struct {
@@ -22,7 +22,7 @@ type screen struct {
 	line     []byte // the line that is not complete yet
 }
 
-// columnsMax is the width of lines on a wider terminal: longer ones are hard to read.
+// columnsMax is the width of lines on a wider terminal: longer lines are hard to read.
 const columnsMax = 100
 
 // columnsMin is the least width for which lines are wrapped at spaces.

@@ -21,7 +21,7 @@ func runOnTerminal(t *testing.T, columns uint16, args ...string) (exit int, text
 	return runOnTerminalUntil(t, columns, "", func() {}, args...)
 }
 
-// runOnTerminalUntil is runOnTerminal, but calls do when the terminal first shows the text trigger.
+// runOnTerminalUntil is runOnTerminal, but calls `do` when the terminal first shows `trigger`.
 func runOnTerminalUntil(t *testing.T, columns uint16, trigger string, do func(),
 	args ...string) (exit int, text string) {
 	t.Helper()

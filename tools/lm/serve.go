@@ -114,7 +114,6 @@ func (f *serveFlags) run() (err error) {
 	return err
 }
 
-// openWithFaults opens the device and injects the faults of --fault.
 func (f *serveFlags) openWithFaults() (_ hal.Device, err error) {
 	defer fail.Catch(&err)
 	device := f.openPlain()
@@ -177,7 +176,6 @@ func extractWedge(texts *[]string) (w vfiouser.Wedge) {
 	return w
 }
 
-// parseFaults parses the values of --fault.
 func parseFaults(texts []string) (faults []mock.Fault) {
 	for _, text := range texts {
 		fault, err := parseFault(text)

@@ -216,7 +216,6 @@ func (s *session) findTensor(spec string, role gen.Role, flag string) tensorFile
 // npyHeaderMax is larger, in bytes, than the header of any .npy file that lm reads.
 const npyHeaderMax = 1 << 20
 
-// readInput fills an input tensor.
 func (s *session) readInput(input tensorFile) {
 	e := elementsOf(s.view, &s.view.Tensors[input.tensorIndex])
 	copy(s.replay.Input(input.tensorIndex), e.readData(input.path))

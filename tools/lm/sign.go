@@ -50,8 +50,8 @@ func signCommand() *cobra.Command {
 	return c
 }
 
-// newKey writes a new private key and its public one. It never replaces a file: a lost key
-// cannot be made again.
+// newKey writes a new private key and its public key. It never replaces a file: a lost key cannot
+// be made again.
 func newKey(path string) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	fail.On(err)
@@ -98,7 +98,6 @@ func privateKey(path string) ed25519.PrivateKey {
 	return private
 }
 
-// publicKeys reads a file of public keys.
 func publicKeys(path string) signed.Keys {
 	text := readFile(path, keysMax)
 	keys, err := signed.ParseKeys(string(text))

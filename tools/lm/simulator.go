@@ -1,7 +1,7 @@
 package main
 
-// This file supervises a replay: a signal ends its runs. On a simulator, where a wait of
-// milliseconds may take minutes, it also shows what the replay waits for.
+// Supervision of a replay: a signal ends its runs. On a simulator, where a wait of milliseconds may
+// take minutes, a terminal also shows what the replay waits for.
 
 import (
 	"fmt"
@@ -42,10 +42,10 @@ func (r *stopRequest) signalName() string {
 	return *r.signal.Load()
 }
 
-// supervise lets a signal end the runs of a session. The first signal never ends the process, until
-// the caller calls releaseSignals: a signal after the last run must not prevent the writing of the
-// outputs. On simulators, the limit of real time ends a run, too, and a terminal shows the waits,
-// until the caller calls hideWaits.
+// supervise lets a signal end the runs of a session. Until the caller calls releaseSignals, the
+// first signal does not end the process: a signal after the last run must not prevent the writing
+// of the outputs. On simulators, the limit of real time ends a run, too, and a terminal shows the
+// waits, until the caller calls hideWaits.
 func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
 	devices := s.simulators()
 	for _, d := range devices {
@@ -142,7 +142,6 @@ func (l *waitLine) update(view *fbs.View, command int, executed int64) {
 	l.shown = true
 }
 
-// clear removes the line.
 func (l *waitLine) clear() {
 	if l.shown {
 		fmt.Fprint(stderr.file, "\r\x1b[K")

@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/image/npy"
 )
 
-// This file prints the data of a tensor for a terminal, as NumPy does.
+// On a terminal, the data of a tensor look as NumPy prints them.
 
 const (
 	// abbreviateAbove is the number of elements above which only the edges are shown.
@@ -32,7 +32,7 @@ type tensorPrinter struct {
 }
 
 // formatForScreen returns the type of a tensor and its elements in nested brackets. If there are
-// many and all is false, it shows only those at the edges of each dimension.
+// many and `all` is false, it shows only those at the edges of each dimension.
 func (e *elements) formatForScreen(data []byte, all bool, columns int) string {
 	count := len(data) / int(fbs.DTypeSize(e.dtype))
 	p := &tensorPrinter{elements: e, data: data, columns: columns,
@@ -65,8 +65,8 @@ func (p *tensorPrinter) shownIndexes(dimension int) (list []int) {
 	return list
 }
 
-// visitShown calls do for each shown element of a part of the tensor. The part has count elements,
-// of which the first has the index first. Its dimensions begin with dimension.
+// visitShown calls `do` for each shown element of a part of the tensor: count elements, of which
+// the first has the index `first`, in the dimensions from `dimension` on.
 func (p *tensorPrinter) visitShown(dimension, first, count int, do func(element int)) {
 	if dimension == len(p.shape) {
 		do(first)

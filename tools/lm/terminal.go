@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdout and stderr are the only writers to a terminal. They escape control characters,
-// because names may come from files of unknown origin.
+// stdout and stderr escape control characters on a terminal, because names may come from files of
+// unknown origin. Only progress is written past them.
 var stdout, stderr = &safeWriter{}, &safeWriter{}
 
 // safeWriter escapes control characters for a terminal, and keeps the first error.
@@ -192,7 +192,7 @@ func closeImages() {
 	openImages = nil
 }
 
-// openImage opens an image. One from standard input is kept in memory.
+// openImage opens an image. An image from standard input is kept in memory.
 func openImage(path string) *runtime.File {
 	if path == "-" {
 		return openImageData(path, readFile(path, dataMax))
@@ -231,7 +231,7 @@ func keepImage(image *runtime.File, err error, isEmpty bool) *runtime.File {
 const remakeAdvice = "; make the image again with lm import, lm asm or lm capture of this version"
 
 // explainImageError adds to an error of verifying an image what to do if the file is no image, or
-// not a whole one of this version.
+// not a complete image of this version.
 func explainImageError(path string, file *runtime.File, err error) error {
 	var invalid *fbs.Error
 	_, typed := fbs.VerifyEnvelope(file.Bytes())
@@ -307,7 +307,7 @@ func (in *limitedInput) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Seek is that of the file.
+// Seek records the new position, too.
 func (in *limitedInput) Seek(offset int64, whence int) (int64, error) {
 	position, err := in.File.Seek(offset, whence)
 	in.position = position

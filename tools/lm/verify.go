@@ -121,7 +121,6 @@ func printWarnings(warnings []string) {
 	}
 }
 
-// verifyImage checks one image and returns its warnings.
 func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {

@@ -18,7 +18,7 @@ type versionInfo struct {
 	Go       string `json:"go"`
 	Tags     string `json:"tags"`
 	Format   string `json:"format"`
-	Schema   string `json:"schema"` // hash; an image with another one is rejected
+	Schema   string `json:"schema"` // hash; an image with another hash is rejected
 }
 
 func thisVersion() versionInfo {

@@ -79,7 +79,7 @@ func (a *allocator) takeAt(address, size uint64) {
 	a.insert(want)
 }
 
-// insert adds a range to the allocated ranges.
+// insert keeps the allocated ranges in ascending order.
 func (a *allocator) insert(s span) {
 	at := slices.IndexFunc(a.taken, func(t span) bool { return t.first > s.first })
 	if at < 0 {

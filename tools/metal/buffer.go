@@ -117,7 +117,6 @@ func (b *Buffer) allocate() {
 	b.address = a.take(size, bottomUp)
 }
 
-// allocator returns the allocator of the memory that contains the buffer.
 func (b *Buffer) allocator() *allocator {
 	if b.config.Type == DRAM {
 		return &b.device.dram
@@ -162,7 +161,6 @@ func (b *Buffer) interleave() {
 	}
 }
 
-// tiles returns the tiles of cores.
 func (g *grid) tiles(cores []CoreCoord) (list []chips.Tile) {
 	for _, c := range cores {
 		list = append(list, g.tile(c))
@@ -195,8 +193,8 @@ func (b *Buffer) shard(s *ShardSpec) {
 	}
 }
 
-// shardBanks sets the bank of each shard, row by row. down and across are the numbers of rows and
-// columns of shards.
+// shardBanks sets the bank of each shard, row by row. `down` and `across` are the numbers of rows
+// and columns of shards.
 func (b *Buffer) shardBanks(s *ShardSpec, down, across int) {
 	list := b.device.shardCores(b.config.Type, s.Grid)
 	switch {

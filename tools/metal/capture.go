@@ -172,7 +172,7 @@ func (c *capture) sequence(id TraceID, name string, commands []lmb.Command) uint
 }
 
 // input returns the index of the input tensor with the name of t, or a numbered name, whose default
-// is data. It adds the tensor if necessary.
+// is `data`. It adds the tensor if necessary.
 func (c *capture) input(t *tensor, data []byte) uint16 {
 	for i := 1; ; i++ {
 		name := numbered(t.name, i)
@@ -206,7 +206,6 @@ func outputName(b *Buffer) string {
 	return fmt.Sprintf("buffer-%d", b.id)
 }
 
-// outputTensor returns an output tensor for the buffer b with the given name.
 func outputTensor(b *Buffer, name string) lmb.Tensor {
 	t := lmb.Tensor{Name: name, Role: gen.RoleOutput, DType: gen.DTypeUint8,
 		Shape: []uint32{uint32(b.config.Size)}}

@@ -18,14 +18,14 @@ type CircularBufferConfig struct {
 	Buffer *Buffer
 }
 
-// circular is the circular buffers of a program that were created by one call.
+// circular has the circular buffers that one call created.
 type circular struct {
 	id     uint64
 	cores  []CoreCoord
 	config CircularBufferConfig
 }
 
-// CreateCircularBuffer creates circular buffers on cores.
+// CreateCircularBuffer creates circular buffers on cores. A core has at most one for each index.
 func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (_ CBHandle,
 	err error) {
 	defer fail.Catch(&err)
@@ -130,8 +130,8 @@ func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) (err 
 	return nil
 }
 
-// update replaces the configuration of a circular buffer by a copy that was modified by change.
-// name is the name of the exported call.
+// update replaces the configuration of a circular buffer by a copy that `change` has modified. name
+// is the name of the exported call.
 func (p *Program) update(name string, h CBHandle, change func(*CircularBufferConfig)) {
 	d := p.use()
 	at := slices.IndexFunc(p.circulars, func(c *circular) bool { return c.id == uint64(h) })

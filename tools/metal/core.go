@@ -44,7 +44,6 @@ type grid struct {
 	banks   []chips.Tile // coordinates of the DRAM banks for the host and kernels
 }
 
-// newGrid returns the grid of a board.
 func newGrid(b *boards.Board) grid {
 	g := grid{board: b}
 	for y, row := range chips.ForBoard(b).Grid.Rows {
@@ -111,7 +110,6 @@ func (g *grid) target(r CoreRange) fbs.TileRoute {
 	return t
 }
 
-// unicast returns the route to one tile.
 func unicast(t chips.Tile) fbs.TileRoute {
 	return fbs.TileRoute{X: t.X, Y: t.Y, Ordering: boards.OrderingDefault}
 }

@@ -38,8 +38,8 @@ type Device struct {
 // queue, which executes calls in the order in which they were enqueued.
 type CommandQueue struct{ device *Device }
 
-// CreateDevice returns a chip of a board (Wormhole or Blackhole). on is the device on which calls
-// take effect; it may be nil, and then nothing is computed. The caller closes on after CloseDevice.
+// CreateDevice returns a chip of a board (Wormhole or Blackhole). Calls take effect on the device
+// `on`, which the caller closes after CloseDevice. If it is nil, nothing is computed.
 func CreateDevice(board *boards.Board, on hal.Device) (_ *Device, err error) {
 	defer fail.Catch(&err)
 	if board == nil || chips.ForBoard(board).Grid == nil || board.TLB == nil {

@@ -21,7 +21,6 @@ type block struct {
 	data    []byte
 }
 
-// span returns the range of addresses of the block.
 func (b block) span() span { return span{b.address, b.address + uint64(len(b.data))} }
 
 // overlaps reports whether s and o have a byte in common.
@@ -64,7 +63,6 @@ func readELF(file []byte) *image {
 	return nil
 }
 
-// add adds a segment to the image.
 func (k *image) add(p *elf.Prog) {
 	switch {
 	case p.Memsz > kernelEnd:
@@ -98,7 +96,7 @@ func pad(data []byte) []byte {
 	return append(data, make([]byte, roundUp(uint64(len(data)), 4)-uint64(len(data)))...)
 }
 
-// jump returns the instruction "jal x0" at the address from, which jumps to the address to. The
+// jump returns the instruction "jal x0" at the address `from`, which jumps to the address `to`. The
 // addresses must be at most 1 MiB apart.
 func jump(from, to uint32) block {
 	d := to - from
@@ -106,7 +104,6 @@ func jump(from, to uint32) block {
 	return block{uint64(from), words(word)}
 }
 
-// words returns the little-endian bytes of 32-bit words.
 func words(list ...uint32) (data []byte) {
 	for _, w := range list {
 		data = binary.LittleEndian.AppendUint32(data, w)

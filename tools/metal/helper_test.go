@@ -142,7 +142,6 @@ func newRig(t *testing.T, b *boards.Board, device hal.Device) *rig {
 	return &rig{d, d.CommandQueue(), t}
 }
 
-// newMockRig returns a rig with the mock of a Wormhole.
 func newMockRig(t *testing.T) *rig {
 	return newRig(t, &boards.Wormhole, mock.New(&boards.Wormhole))
 }
@@ -181,7 +180,6 @@ func (r *rig) scaleProgram(file string, from, to *metal.Buffer,
 	return p
 }
 
-// callNames returns the names of recorded calls.
 func callNames(calls []metal.Call) (list []string) {
 	for _, c := range calls {
 		list = append(list, c.Name)

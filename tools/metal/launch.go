@@ -98,8 +98,8 @@ func (d *Device) constants(nocs uint32) block {
 	return block{constantBase, words(list...)}
 }
 
-// circularBlocks returns the descriptors of the circular buffers of core c. count is one more than
-// the highest index of them.
+// circularBlocks returns the descriptors of the circular buffers of core c. `count` is one more
+// than their highest index.
 func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count int) {
 	next := uint64(dataBase)
 	for _, cb := range p.circulars {

@@ -89,7 +89,7 @@ func choose(list []Workload, name string) *Workload {
 	return nil
 }
 
-// openDevice opens the device that computes during the capture, and returns it with its board. on
+// openDevice opens the device that computes during the capture, and returns it with its board. `on`
 // is nil if the name of the device is "none".
 func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	b = chips.BoardByName(board)
@@ -123,8 +123,8 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	return b, on // CreateDevice checks that the device is the board b
 }
 
-// Capture runs the workload once and captures it. on is the device that computes; it may be nil,
-// and then nothing is computed.
+// Capture runs the workload once and captures it. The device `on` computes; if it is nil, nothing
+// is computed.
 func (w *Workload) Capture(board *boards.Board, on hal.Device) (_ *LightMetalBinary, err error) {
 	defer fail.Catch(&err)
 	d := fail.Must(CreateDevice(board, on))

@@ -67,7 +67,6 @@ func (c ComputeConfig) processor() Processor {
 
 func (c ComputeConfig) noc() NOC { return NOC0 }
 
-// kernel is a kernel of a program.
 type kernel struct {
 	id        uint64
 	cores     []CoreCoord
@@ -91,7 +90,6 @@ func Word(v uint32) RuntimeArg { return RuntimeArg{word: v} }
 // AddressOf returns an argument whose value is the address of the buffer b.
 func AddressOf(b *Buffer) RuntimeArg { return RuntimeArg{buffer: b} }
 
-// semaphore is a semaphore of a program.
 type semaphore struct {
 	id      uint32
 	cores   []CoreCoord
@@ -160,8 +158,8 @@ func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (
 	return KernelHandle(k.id), nil
 }
 
-// place sets the jump to the entry of the kernel k. It fails if k overlaps itself, or another
-// kernel on one of its cores, or uses the same processor as one.
+// place sets the jump to the entry of the kernel k. It fails if k overlaps itself, or if another
+// kernel on one of its cores overlaps k or uses the same processor.
 func (p *Program) place(k *kernel) {
 	start := chips.ForBoard(p.device.board).Grid.TensixReset.Cores[k.processor].StartAddress
 	if k.image.entry != start {
@@ -240,7 +238,7 @@ func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
 }
 
 // SetRuntimeArgsBuffers sets the arguments of a kernel on some of its cores to the same values,
-// which may be addresses of buffers. An address is that at the time of the launch.
+// which may be addresses of buffers at the time of the launch.
 func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
 	args []RuntimeArg) (err error) {
 	defer fail.Catch(&err)
@@ -249,7 +247,6 @@ func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
 	return nil
 }
 
-// wordArguments returns arguments with the given values.
 func wordArguments(list []uint32) (args []RuntimeArg) {
 	for _, w := range list {
 		args = append(args, Word(w))
@@ -257,7 +254,7 @@ func wordArguments(list []uint32) (args []RuntimeArg) {
 	return args
 }
 
-// setArguments sets the arguments of a kernel on cores. of returns the arguments for a core, and
+// setArguments sets the arguments of a kernel on cores. `of` returns the arguments for a core, and
 // name is the name of the exported call.
 func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec,
 	of func(CoreCoord) []RuntimeArg) {

@@ -5,8 +5,8 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// EnqueueWriteBuffer writes data to a complete buffer, in the order of its pages. The caller may
-// change data after the call, also if it does not block.
+// EnqueueWriteBuffer writes `data` to a complete buffer, in the order of its pages. The caller may
+// change `data` after the call, also if blocking is false.
 func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
 	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueWriteBuffer", b)
@@ -49,10 +49,10 @@ func (s *stream) readBuffer(b *Buffer, index uint16) {
 	}
 }
 
-// EnqueueReadBuffer reads a complete buffer into data, in the order of its pages. data must have
-// the size of the buffer, or be nil. It contains the result when a blocking call or Finish returns;
-// it stays unchanged if no device computes. If calls are recorded, the read becomes an output of
-// the image.
+// EnqueueReadBuffer reads a complete buffer into `data`, in the order of its pages. `data` must
+// have the size of the buffer, or be nil. It contains the result when a blocking call or Finish
+// returns; it stays unchanged if no device computes. If calls are recorded, the read becomes an
+// output of the image.
 func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
 	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueReadBuffer", b)

@@ -21,7 +21,6 @@ const (
 	width      = 4       // bytes of every access; bulk copies may use wider accesses
 )
 
-// windows returns the windows of every image.
 func windows() []lmb.Window {
 	tlb := func(name string) lmb.Window {
 		return lmb.Window{Name: name, Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot,
@@ -30,7 +29,6 @@ func windows() []lmb.Window {
 	return []lmb.Window{tlb("memory"), tlb("registers")}
 }
 
-// targets returns the device of an image for a board.
 func targets(b *boards.Board) []lmb.Device {
 	// The image uses only TLB windows of 2 MiB, which are in BAR 0.
 	return []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,
@@ -54,7 +52,6 @@ type stream struct {
 	capture  *capture        // capture of which the stream is the sequence main; nil: none
 }
 
-// newStream returns an empty stream.
 func newStream() *stream {
 	return &stream{held: map[CoreCoord]bool{}, resident: map[TraceID][]CoreCoord{},
 		named: map[string]bool{}}
@@ -81,8 +78,8 @@ func (s *stream) at(window uint16, t fbs.TileRoute, address uint64, c lmb.Comman
 	s.commands = append(s.commands, c)
 }
 
-// pieces calls do for each part of a range of memory that fits into one position of a window. first
-// is the offset of the part in the range, and n is its size.
+// pieces calls `do` for each part of a range of memory that fits into one position of a window.
+// `first` is the offset of the part in the range, and n is its size.
 func pieces(address, size uint64, do func(first, n uint64)) {
 	for first := uint64(0); first < size; {
 		n := min(size-first, windowSize-(address+first)%windowSize)
@@ -185,8 +182,8 @@ func (s *stream) store(g *grid, list []placed) {
 	}
 }
 
-// merge calls of for each core, and returns each different block once, with all cores that need it.
-// The cores of a block are in the same order as in cores.
+// merge calls `of` for each core, and returns each different block once, with all cores that need
+// it, in the order of `cores`.
 func merge(cores []CoreCoord, of func(CoreCoord) []block) (list []placed) {
 	index := map[string]int{}
 	for _, c := range cores {

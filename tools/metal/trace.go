@@ -125,7 +125,7 @@ func (t *trace) changing(c CoreCoord) map[uint64]bool {
 // ranges. Storing so many bytes costs about as much as a further command.
 const gapMax = 64
 
-// cut returns the words of b for which wanted returns true, as blocks. A block also contains the
+// cut returns the words of b for which `wanted` returns true, as blocks. A block also contains the
 // words between two wanted ranges if these are at most gap bytes apart.
 func (b block) cut(gap int, wanted func(address uint64) bool) (list []block) {
 	end := -1 // of the run before, in b
@@ -151,7 +151,6 @@ func (d *Device) loadTrace(t *trace) {
 	}
 }
 
-// load appends the load of a trace.
 func (s *stream) load(t *trace) {
 	s.take(t.cores)
 	s.sequence(t, loadName, t.load)
@@ -288,7 +287,7 @@ func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) {
 	d.wait(blocking)
 }
 
-// take notes that the memory of cores gets other contents: traces that use these cores must be
+// take is called when the memory of cores gets other contents: traces that use these cores must be
 // loaded again before a replay.
 func (s *stream) take(cores []CoreCoord) {
 	s.launched = append(s.launched, cores...)
@@ -301,7 +300,7 @@ func (s *stream) take(cores []CoreCoord) {
 	}
 }
 
-// ReleaseTrace releases a trace.
+// ReleaseTrace releases a trace. Later calls with its id return an error.
 func ReleaseTrace(d *Device, id TraceID) (err error) {
 	defer fail.Catch(&err)
 	d.use()

@@ -181,8 +181,8 @@ func reverseInputs(image *lmb.Image) map[string][]byte {
 	return inputs
 }
 
-// checkOutputs compares the outputs got with want. An output that is not in want must be one that
-// the workload did not name, or "last".
+// checkOutputs compares the outputs `got` with `want`. An output that is not in `want` must be one
+// that the workload did not name, or "last".
 func checkOutputs(t *testing.T, image *lmb.Image, got, want map[string][]byte) {
 	t.Helper()
 	for _, tensor := range image.Tensors {
@@ -207,7 +207,7 @@ var captures = map[string][]byte{}
 var slowWorkloads = []string{"buffer-deallocations", "chain-of-six", "matmul-64"}
 
 // forEachWorkload captures every workload, once for all tests, on every device that deviceOpeners
-// returns, and calls test with the image of each capture.
+// returns, and calls `test` with the image of each capture.
 func forEachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *boards.Board,
 	openDevice func() hal.Device, image *lmb.Image, file []byte)) {
 	for _, b := range allChips {

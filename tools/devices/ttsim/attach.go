@@ -6,10 +6,10 @@ import (
 	"runtime/debug"
 )
 
-// AttachHostMemory makes the device access memory of another process instead of Host windows. bytes
-// must return size bytes of that memory at a bus address, or nil if the device must not access
-// them; then a load returns all ones, and a store has no effect. bytes is called only during an
-// access or a Sleep.
+// AttachHostMemory makes the device access memory of another process instead of Host windows.
+// `bytes` must return size bytes of that memory at a bus address, or nil if the device must not
+// access them; then a load returns all ones, and a store has no effect. `bytes` is called only
+// during an access or a Sleep.
 func (d *Device) AttachHostMemory(bytes func(address, size uint64) []byte) {
 	d.process.memory, d.process.missing = bytes, absent
 }
@@ -47,8 +47,8 @@ func (p *process) lend() {
 	}
 }
 
-// transfer executes one request, page by page, because bytes may not return more than one page at
-// once. The answer consists of one byte (absent or present) and, for a load, the data.
+// transfer executes one request, page by page: `bytes` need not return more than one page at once.
+// The answer consists of one byte (absent or present) and, for a load, the data.
 func transfer(child io.Reader, r request, buffer []byte,
 	bytes func(address, size uint64) []byte) (answer []byte, err error) {
 	if r.size > chunkMax || r.op != opLoad && r.op != opStore {

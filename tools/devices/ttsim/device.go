@@ -32,8 +32,8 @@ const (
 
 	// loadClocksMax is the largest number of clock cycles that the simulator executes for one load.
 	// It executes one cycle for the first load of an address, and twice as many for each further
-	// load of the same address, as in a poll. The cycles of the largest number take about as much
-	// real time as the load.
+	// load of the same address, as in a poll. loadClocksMax cycles take about as much real time as
+	// the load.
 	loadClocksMax = 64
 
 	// sleepClocksMax is the largest number of clock cycles that the simulator executes for one
@@ -83,7 +83,6 @@ func Open(name string) (*Device, error) {
 	return d, nil
 }
 
-// open starts the simulator library, and returns its device.
 func open(name string) (*Device, error) {
 	if !built {
 		return nil,
@@ -155,7 +154,8 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 }
 
 // mapHost reserves host memory, and makes the device's tiles reach it at the BusAddress of the
-// aperture. At least one page before a window without a fixed bus address stays unused.
+// aperture. At least one page stays unused before a window without a fixed bus address, unless that
+// is the first window.
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
@@ -202,7 +202,6 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 // pageSize is in bytes.
 const pageSize = 4096
 
-// mapBar returns an aperture of a range of a BAR.
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(barBase) || barBase[w.Bar] == 0 {
 		return d.refuse(hal.WrongDevice, "the device has no BAR %d", w.Bar)

@@ -15,5 +15,5 @@
 // answer.
 //
 // Time is virtual. The simulator advances only on request: by at least one clock cycle for a load,
-// and by one clock cycle for each nanosecond of a Sleep.
+// and by one clock cycle for each nanosecond of a Sleep, at most a million.
 package ttsim

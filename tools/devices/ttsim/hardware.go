@@ -10,8 +10,8 @@ import (
 // drivers use exist.
 func (d *Device) AsHardware() { d.kept = map[uint64]uint32{} }
 
-// keep stores the value of a store to such a register in kept. It reports whether the library has
-// no such register, so that the store must not be passed to the library.
+// keep records a store to a register that kept contains. It reports whether the library has no such
+// register, so that the store must not be passed to the library.
 func (d *Device) keep(bar uint8, offset uint64, width uint8, value uint64) (alone bool) {
 	at, alone, ok := d.register(bar, offset)
 	if ok {
@@ -22,7 +22,7 @@ func (d *Device) keep(bar uint8, offset uint64, width uint8, value uint64) (alon
 	return alone
 }
 
-// shown returns the value of such a register. ok is false if the place is not such a register.
+// shown returns the value of a register in kept. ok is false if kept does not contain the register.
 func (d *Device) shown(bar uint8, offset uint64, width uint8) (value uint64, ok bool) {
 	at, _, ok := d.register(bar, offset)
 	for i := uint64(0); ok && i < uint64(width); i += 4 {

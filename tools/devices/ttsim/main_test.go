@@ -25,7 +25,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// libraryDir is the directory of compiled libraries.
 var libraryDir string
 
 // compileLibrary compiles source to a shared library with gcc, unless an earlier call has done so,

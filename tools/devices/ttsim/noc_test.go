@@ -173,7 +173,6 @@ var nocCoordinates = map[string][2]struct{ dram, first, last uint32 }{
 	},
 }
 
-// firstTensix returns the first Tensix tile of a board.
 func firstTensix(board string) chips.Tile {
 	if board == "wormhole" {
 		return chips.Tile{X: 1, Y: 1}
@@ -849,7 +848,7 @@ func runEachCase(t *testing.T, test func(t *testing.T, board string, list []uint
 	}
 }
 
-// TestMockRefusesRequestsThatTheSimulatorRefuses also requires that the mock accepts the others.
+// TestMockRefusesRequestsThatTheSimulatorRefuses also requires that the mock accepts all others.
 func TestMockRefusesRequestsThatTheSimulatorRefuses(t *testing.T) {
 	runEachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
 		d := mock.New(chips.BoardByName(board))
@@ -879,8 +878,7 @@ func TestMockAndSimulatorExecuteRequestsAlike(t *testing.T) {
 	})
 }
 
-// firstDifference returns the index of the first byte that differs, or the length of the shorter
-// one.
+// firstDifference returns the index of the first byte that differs, or the shorter length.
 func firstDifference(a, b []byte) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

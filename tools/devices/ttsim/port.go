@@ -101,7 +101,7 @@ func (p *port) CopyOut(offset uint64, data []byte) hal.Code {
 	})
 }
 
-// pieces calls do for each part of data that one access can copy, with its physical address.
+// pieces calls `do` for each part of data that one access can copy, with its physical address.
 func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Code) hal.Code {
 	if code := p.device.stopped(); code != hal.OK {
 		return code

@@ -112,8 +112,8 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// call sends a request, with the data in for opCopyIn, and receives the reply, and the data out for
-// opCopyOut. It does not allocate memory while the child runs.
+// call sends a request, with the data `in` for opCopyIn, and receives the reply, and the data `out`
+// for opCopyOut. It does not allocate memory while the child runs.
 func (p *process) call(r request, in, out []byte) (uint64, hal.Code) {
 	if p.died != hal.OK {
 		return ^uint64(0), p.died
@@ -126,8 +126,8 @@ func (p *process) call(r request, in, out []byte) (uint64, hal.Code) {
 	return binary.LittleEndian.Uint64(p.reply[:]), hal.OK
 }
 
-// exchange sends the request in head and the data in, and receives the reply and the data out. It
-// reports whether this succeeded.
+// exchange sends the request in head and the data `in`, and receives the reply and the data `out`.
+// It reports whether this succeeded.
 func (p *process) exchange(in, out []byte) bool {
 	if _, err := p.socket.Write(p.head[:]); err != nil {
 		return false

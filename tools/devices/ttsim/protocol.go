@@ -61,7 +61,6 @@ type request struct {
 	value   uint64
 }
 
-// encode writes the request to b.
 func (r request) encode(b *[requestSize]byte) {
 	binary.LittleEndian.PutUint32(b[0:], uint32(r.op))
 	binary.LittleEndian.PutUint32(b[4:], r.size)
@@ -69,7 +68,6 @@ func (r request) encode(b *[requestSize]byte) {
 	binary.LittleEndian.PutUint64(b[16:], r.value)
 }
 
-// decodeRequest returns the request in b.
 func decodeRequest(b *[requestSize]byte) request {
 	return request{
 		op:      opcode(binary.LittleEndian.Uint32(b[0:])),

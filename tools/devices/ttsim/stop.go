@@ -1,7 +1,7 @@
 package ttsim
 
-// This file ends runs on the simulator after an amount of real time. Deadlines of polls count
-// virtual time, and a millisecond of it may take seconds of real time.
+// Runs on the simulator can end after an amount of real time: deadlines of polls count virtual
+// time, and a millisecond of it may take seconds of real time.
 
 import (
 	"fmt"
@@ -30,8 +30,8 @@ type stopper struct {
 func (d *Device) SetWaitLimit(limit time.Duration) { d.stop.waitLimit = limit }
 
 // Stop makes the next access fail with hal.FrameLate. Refusal then returns the reason. Any
-// goroutine may call Stop. Accesses after that one succeed for ten seconds, so that a sequence safe
-// can run.
+// goroutine may call Stop. Later accesses succeed for ten seconds, so that the sequence safe can
+// run.
 func (d *Device) Stop(reason string) { d.stop.request.Store(&reason) }
 
 // stopped returns the code with which the next access must fail, or hal.OK.
@@ -56,7 +56,6 @@ func (s *stopper) late() hal.Code {
 		s.waitLimit))
 }
 
-// isLate reports whether the current wait takes longer than waitLimit.
 func (s *stopper) isLate() bool {
 	return s.waitLimit > 0 && !s.waiting.IsZero() && time.Since(s.waiting) > s.waitLimit
 }

@@ -31,7 +31,6 @@ func tlbWindow(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
-// mapWindow maps a window.
 func mapWindow(t *testing.T, d *Device, w fbs.Window) *hal.Aperture {
 	t.Helper()
 	a, err := d.Map(w)

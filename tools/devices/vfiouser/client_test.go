@@ -34,7 +34,6 @@ type serverLog struct {
 	text []string
 }
 
-// add formats a message and appends it.
 func (l *serverLog) add(format string, a ...any) {
 	l.Lock()
 	defer l.Unlock()
@@ -103,7 +102,6 @@ func socketPath(t *testing.T) string {
 	return "s"
 }
 
-// dialServer connects to a server's socket.
 func dialServer(t *testing.T, path string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})

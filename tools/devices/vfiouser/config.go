@@ -134,7 +134,7 @@ func memoryBar(b *boards.Board, bar uint8) bool {
 // capabilities contains the PCI capabilities of the function.
 var capabilities = [...]struct {
 	name     string
-	at       int // offset of the capability: its id, and then the offset of the next one
+	at       int // offset of the capability's id; that of the next capability follows
 	id       byte
 	describe func(c *config)
 }{
@@ -151,7 +151,6 @@ func Capabilities() (names []string) {
 	return names
 }
 
-// power sets the registers of the power management capability.
 func (c *config) power() {
 	c.put16(capPower+2, 0x0003) // version 1.2
 	c.put16(capPowerState, powerNoReset)

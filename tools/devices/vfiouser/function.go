@@ -32,7 +32,7 @@ const (
 	creditMax = 10 * time.Millisecond
 )
 
-// Options are the options of a Function.
+// Options configure a Function. The zero value records nothing, logs nothing and has no fault.
 type Options struct {
 	// Log prints messages, such as rejected requests with the reason; nil: messages are discarded.
 	Log func(format string, a ...any)
@@ -70,8 +70,8 @@ type Function struct {
 	accesses         int              // number of accesses of the current client to BARs
 }
 
-// BusMaster is implemented by devices that access the client's memory. bytes returns size bytes of
-// the memory at a bus address, or nil if the client has not mapped all of it.
+// BusMaster is implemented by devices that access the client's memory. `bytes` returns size bytes
+// of the memory at a bus address, or nil if the client has not mapped all of it.
 type BusMaster interface {
 	AttachHostMemory(bytes func(address, size uint64) []byte)
 }
@@ -207,9 +207,9 @@ func (f *Function) Close() error {
 	return err
 }
 
-// reset resets the device to the state after opening, unless the device hangs and the events do not
-// end this. Client memory stays mapped, because the IOMMU does not belong to the function. If the
-// device cannot be opened again, it is absent from the bus until a later reset succeeds.
+// reset resets the device to the state after opening, unless the device hangs and `events` do not
+// end the hang. Client memory stays mapped, because the IOMMU does not belong to the function. If
+// the device cannot be opened again, it is absent from the bus until a later reset succeeds.
 func (f *Function) reset(events ...string) error {
 	if f.wedge.end(events...); f.wedge.isHanging() {
 		f.config = newConfig(f.device.Identity(), f.board, f.options.Without)
@@ -314,7 +314,7 @@ func (f *Function) store(region uint32, offset uint64, data []byte) error {
 	return nil
 }
 
-// access advances the time of the device and then executes do, an access to the device. If client
+// access advances the time of the device and then executes `do`, an access to the device. If client
 // memory disappears during the access, the result is hal.BusFault.
 func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.Code) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

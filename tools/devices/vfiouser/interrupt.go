@@ -29,7 +29,6 @@ func (i *interrupt) take(fd int) {
 	i.fd = &fd
 }
 
-// close closes the eventfd.
 func (i *interrupt) close() {
 	if i.fd != nil {
 		unix.Close(*i.fd)

@@ -106,7 +106,6 @@ func (m *memory) remove(address, size uint64) {
 	m.pieces = kept
 }
 
-// clear unmaps everything.
 func (m *memory) clear() {
 	m.unmapRuns()
 	for _, p := range m.pieces {
@@ -115,14 +114,12 @@ func (m *memory) clear() {
 	m.pieces = nil
 }
 
-// unmap unmaps the piece.
 func (p *piece) unmap() {
 	if p.data != nil {
 		_ = unix.Munmap(p.data) // cannot fail: mapPiece made the mapping
 	}
 }
 
-// unmapRuns unmaps all runs.
 func (m *memory) unmapRuns() {
 	for _, r := range m.runs {
 		// cannot fail: join made the mapping

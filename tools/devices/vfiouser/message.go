@@ -125,7 +125,6 @@ func descriptors(control []byte) (fds []int, err error) {
 	return fds, nil
 }
 
-// closeAll closes file descriptors.
 func closeAll(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)

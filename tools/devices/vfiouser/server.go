@@ -237,12 +237,10 @@ func (f *Function) version(m *message) ([]byte, error) {
 	return append([]byte{0, 0, 0, 0}, text+"\x00"...), nil
 }
 
-// deviceReset resets the device.
 func (f *Function) deviceReset(*message) ([]byte, error) {
 	return nil, f.reset(functionReset, busReset)
 }
 
-// dmaMap maps a range of client memory.
 func (f *Function) dmaMap(m *message) ([]byte, error) {
 	le := binary.LittleEndian
 	return nil, f.memory.add(le.Uint64(m.body[16:]), le.Uint64(m.body[24:]), le.Uint64(m.body[8:]),
@@ -290,7 +288,6 @@ func words(values ...uint32) (out []byte) {
 	return out
 }
 
-// regionRead executes a load from a region.
 func (f *Function) regionRead(m *message) ([]byte, error) {
 	offset, region, count, err := f.place(m)
 	if err != nil {
@@ -302,7 +299,6 @@ func (f *Function) regionRead(m *message) ([]byte, error) {
 	return out, nil
 }
 
-// regionWrite executes a store to a region.
 func (f *Function) regionWrite(m *message) ([]byte, error) {
 	offset, region, count, err := f.place(m)
 	if err != nil {

@@ -38,13 +38,13 @@ import (
 // line.
 type trace struct {
 	mutex   sync.Mutex     // for all fields: another goroutine calls releaseLate
-	lines   *record.Writer // writes to header, held, body or to
+	lines   *record.Writer // writes to `header`, `held`, `body` or `to`
 	to      *synced.Writer // the recording
 	header  bytes.Buffer   // first lines of the recording
-	headed  bool           // to has the header, although exact is true
+	headed  bool           // `to` has the header, although exact is true
 	exact   bool           // the device uses bus addresses and translates none itself
 	bars    [6]int         // numbers of the BARs in the recording
-	spool   *files.Output  // temporary file; nil: body and to are the same
+	spool   *files.Output  // temporary file; nil: `body` and `to` are the same
 	spooled string         // path of spool
 	body    *synced.Writer // receives accesses and transfers
 	held    bytes.Buffer   // accesses that are held back
@@ -54,7 +54,8 @@ type trace struct {
 	known   record.Pages   // contents of client memory in the recording
 }
 
-// reached is client memory that the device has reached, with its contents before and after that.
+// reached is client memory that the device has reached, with its contents before and after the
+// access.
 type reached struct {
 	address             uint64
 	data, before, after []byte // after is nil while the device may still access data
@@ -119,7 +120,7 @@ func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) 
 }
 
 // releaseLate writes the accesses that have been held back for heldMax. If the server uses the
-// trace at this moment, the next call does so.
+// trace at this moment, the next call writes them.
 func (t *trace) releaseLate() {
 	if !t.mutex.TryLock() {
 		return

@@ -31,7 +31,6 @@ const (
 // WedgeEnds returns the values of Wedge.Until.
 func WedgeEnds() []string { return []string{functionReset, busReset, enumeration, newClient} }
 
-// wedge is the state of a Wedge.
 type wedge struct {
 	Wedge
 	accesses int // number of accesses to BARs since the last event that ended the wedge

@@ -11,8 +11,8 @@ import (
 // Pair is an index in each of two lists.
 type Pair struct{ A, B int }
 
-// Longer lists than searchedWhole are searched for searchMax at most: if they are not much alike,
-// more elements than necessary may be unpaired.
+// Two lists with more than searchedWhole elements together are searched for at most searchMax. Then
+// more elements than necessary may stay unpaired.
 const searchedWhole, searchMax = 1 << 16, time.Minute
 
 // Common returns pairs of equal elements, in rising order of both lists, as many as possible.
@@ -33,7 +33,7 @@ func Common[K comparable](a, b []K) (list []Pair) {
 			at.B += n
 		default:
 			for i := range n {
-				// Beyond the last rune, different elements share it.
+				// If there are more distinct elements than runes, several share the last rune.
 				if a[at.A+i] == b[at.B+i] {
 					list = append(list, Pair{at.A + i, at.B + i})
 				}
@@ -58,7 +58,7 @@ func textOf[K comparable](list []K, runes map[K]rune) []rune {
 	return text
 }
 
-// runeOf returns the rune with a number, surrogates not counted, or the last rune.
+// runeOf returns the nth rune, not counting surrogates, or the last rune if n is too large.
 func runeOf(n int) rune {
 	const surrogates, surrogatesEnd = 0xd800, 0xe000
 	if n >= surrogates {

@@ -1,6 +1,6 @@
-// Package fail ends a function at the first error, without a check after every call. It is
-// panic and recover: On, Must, With and As panic with an error, deferred calls run, and Try or
-// Catch returns that error. The panic and the recover must be in the same goroutine.
+// Package fail ends a function at the first error, without a check after every call. It is panic
+// and recover: On, Must, With and As panic with an error, deferred calls run, and Try returns or
+// Catch stores that error. The panic and the recover must be in the same goroutine.
 package fail
 
 import (
@@ -37,10 +37,9 @@ func As(code hal.Code, err error) {
 	}
 }
 
-// Around returns err with text before and after its own. The result wraps err.
+// Around returns an error that wraps err. Its text is `before`, the text of err, and `after`.
 func Around(before string, err error, after string) error { return &around{before, err, after} }
 
-// around is the error of Around.
 type around struct {
 	before string
 	inner  error
@@ -51,8 +50,7 @@ func (e *around) Error() string { return e.before + e.inner.Error() + e.after }
 
 func (e *around) Unwrap() error { return e.inner }
 
-// Reason returns the text of a hal.Fault without that of its code, also inside of Around. Other
-// errors have no code in their text.
+// Reason returns the text of err without the code of its hal.Fault, also if Around wraps the fault.
 func Reason(err error) string {
 	switch e := err.(type) {
 	case *hal.Fault:

@@ -26,7 +26,7 @@ func (p *printer) finish(isMeant func() bool, part string, args ...any) {
 		Reason: fmt.Sprintf(part, args...) + " cannot be written: " + why})
 }
 
-// isHeader reports whether the declarations before data and tensors are those of the image.
+// isHeader reports whether the parsed declarations before data and tensors equal the image's.
 func (p *printer) isHeader(got *lmb.Image) bool {
 	want := p.image
 	return want.Origin == got.Origin && slices.Equal(want.Captures, got.Captures) &&

@@ -23,8 +23,8 @@ type command struct {
 	when   func(*printer, *lmb.Command) bool
 }
 
-// operand is a kind of operand. parse consumes one and sets fields of the command; print writes one
-// after a space.
+// operand is one kind of operand. parse consumes it and sets fields of the command. print writes a
+// space and the operand.
 type operand struct {
 	parse func(*parser, *lmb.Command)
 	print func(*printer, *lmb.Command) // nil: the row is never used for printing
@@ -32,7 +32,7 @@ type operand struct {
 
 var (
 	// Both are window+offset. register also checks that one access fits into the window. After a
-	// reference, another operand determines the number of bytes, and checks them.
+	// reference, another operand of the row determines the number of bytes and checks the range.
 	register  = operand{(*parser).register, (*printer).reference}
 	reference = operand{(*parser).reference, (*printer).reference}
 
@@ -172,7 +172,6 @@ func (p *parser) width(name, text string) uint8 {
 	return 0
 }
 
-// printCommand writes a command of the image.
 func (p *printer) printCommand(c *lmb.Command) {
 	row := p.rowOf(c)
 	if row == nil {

@@ -19,7 +19,7 @@ import (
 // use up all memory.
 const patternMax = 64 << 20
 
-// data consumes the bytes of a tensor or command in one of their notations.
+// data consumes the data of a tensor or command in any notation, such as hex or file.
 func (p *parser) data() []byte {
 	at := p.tok
 	switch {

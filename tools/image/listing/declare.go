@@ -199,13 +199,11 @@ func windowOptions(w *lmb.Window) []option {
 	})
 }
 
-// offsetOption is the option for the offset of a window or rule.
 func offsetOption(to *uint64) option {
 	return option{"offset", func(p *parser) { *to = p.size("an offset into the BAR") },
 		fmt.Sprintf("0x%x", *to), true}
 }
 
-// declaredSize is the option for the size of a window or rule.
 func declaredSize(to *uint64) option {
 	return option{"size", func(p *parser) {
 		p.sizeAt = p.tok
@@ -213,7 +211,6 @@ func declaredSize(to *uint64) option {
 	}, sizeText(*to), true}
 }
 
-// deviceNumberOptions are the options for the device of a window or rule.
 func deviceNumberOptions(to *uint8) []option {
 	read := func(p *parser) {
 		p.deviceAt = p.tok
@@ -225,7 +222,7 @@ func deviceNumberOptions(to *uint8) []option {
 	}
 }
 
-// fixedBus consumes the bus address that a host window must have.
+// fixedBus consumes the bus address at which a host window must lie.
 func (p *parser) fixedBus(w *lmb.Window) {
 	w.Flags |= fbs.FlagFixedBus
 	w.Offset = p.size("a bus address")
@@ -261,12 +258,11 @@ func (p *parser) windowKind(w *lmb.Window) {
 	w.Kind = gen.WindowKind(slices.Index(kindWords, kind))
 }
 
-// deviceNumber consumes the number of a device, from 0.
 func (p *parser) deviceNumber() uint8 {
 	return uint8(p.numberUpTo("the number of a device", fbs.DevicesMax-1))
 }
 
-// deviceOf returns the device of a window or rule.
+// deviceOf returns a device by number; `whose` names what needs the device in an error.
 func (p *parser) deviceOf(number uint8, at token, whose string) *lmb.Device {
 	if int(number) >= len(p.image.Devices) {
 		p.fail(at, "there is no device %d; declare a device before its %s", number, whose)

@@ -92,7 +92,7 @@ func (l *lexer) endToken() token {
 	return l.token(tokenEOF, "")
 }
 
-// skipBlanks skips blanks and a comment.
+// skipBlanks also skips a comment.
 func (l *lexer) skipBlanks() {
 	rest := strings.TrimLeft(l.source[l.position:], " \t\r")
 	if strings.HasPrefix(rest, "#") {

@@ -29,7 +29,6 @@ func readTestFile(path string) ([]byte, error) {
 	return []byte("0123456789abcdef"), nil
 }
 
-// mustParse returns the image of a listing.
 func mustParse(t *testing.T, source string) *lmb.Image {
 	t.Helper()
 	image, err := Parse("test.lms", []byte(source), readTestFile)
@@ -39,7 +38,6 @@ func mustParse(t *testing.T, source string) *lmb.Image {
 	return image
 }
 
-// mustPrint returns the listing of an image.
 func mustPrint(t *testing.T, image *lmb.Image) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -264,8 +262,7 @@ func TestParseSetsTheFieldsOfEveryCommand(t *testing.T) {
 	}
 }
 
-// TestOneLineMayBecomeSeveralCommands compares the commands of a line, as text, with the expected
-// ones.
+// TestOneLineMayBecomeSeveralCommands compares the commands of a line as text.
 func TestOneLineMayBecomeSeveralCommands(t *testing.T) {
 	for source, want := range map[string]string{
 		"flush.4 regs+0xc": "fence; read.4 regs+0xc",

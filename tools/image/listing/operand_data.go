@@ -38,7 +38,7 @@ func (p *printer) transfer(c *lmb.Command) {
 	p.source(c)
 }
 
-// source consumes a slice of an input or data.
+// source consumes data, or a slice of an input.
 func (p *parser) source(c *lmb.Command) {
 	if p.ahead.is("[") {
 		p.slice(c, gen.RoleInput)
@@ -107,7 +107,7 @@ func (p *printer) sliceText(c *lmb.Command) string {
 	return fmt.Sprintf("%s[%d:%d]", name, c.Value, c.Value+uint64(c.Amount))
 }
 
-// amount converts a number of bytes to the size of the field in a command.
+// amount converts a number of bytes to a command's Amount, at most 4 GiB - 1.
 func (p *parser) amount(n uint64) uint32 {
 	if n > math.MaxUint32 {
 		p.fail(p.amountAt, "the size, %s, is too large; a command may move at most 4 GiB - 1 byte",
@@ -116,8 +116,8 @@ func (p *parser) amount(n uint64) uint32 {
 	return uint32(n)
 }
 
-// accessMode consumes fifo or bulk, and checks the range in the device. The offset and size of a
-// bulk copy need not be multiples of the width.
+// accessMode consumes `fifo` or `bulk`, and checks the range in the device. The offset and size of
+// a bulk copy need not be multiples of the width.
 func (p *parser) accessMode(c *lmb.Command) {
 	c.Mode = uint8(gen.AccessExact)
 	if word := p.option("fifo", "bulk"); word != "" {
@@ -147,7 +147,6 @@ func (p *printer) accessMode(c *lmb.Command) {
 	}
 }
 
-// fillValue consumes the value and the size of a fill.
 func (p *parser) fillValue(c *lmb.Command) {
 	p.expect("<-")
 	c.Value = p.value("a value", c.Width)
@@ -161,8 +160,8 @@ func (p *printer) fillValue(c *lmb.Command) {
 	p.printf(" <- 0x%x size %s", c.Value, sizeText(uint64(c.Amount)))
 }
 
-// bulkFill splits a fill of memory into stores of up to 8 bytes: a few Writes up to a
-// multiple of 8, a Fill, and a few Writes after it. c becomes the last of them.
+// bulkFill splits a fill of memory into stores of up to 8 bytes: a few Writes up to an aligned
+// offset, a Fill, and a few Writes after it. c becomes the last command.
 func (p *parser) bulkFill(c *lmb.Command) {
 	value, left := c.Value, c.Amount
 	for n := c.Width; n < 8; n *= 2 {

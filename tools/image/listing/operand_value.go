@@ -161,7 +161,7 @@ func (p *parser) delayTime(c *lmb.Command) {
 
 func (p *printer) delayTime(c *lmb.Command) { p.printf(" %s", durationText(uint64(c.Amount))) }
 
-// calledSequence consumes the name of a sequence.
+// calledSequence consumes the name of a sequence, which a later line may declare.
 func (p *parser) calledSequence(*lmb.Command) {
 	name, from := p.name("a sequence"), len(p.image.Sequences)-1
 	p.calls = append(p.calls, call{p.last, name, from, len(p.image.Sequences[from].Commands)})

@@ -171,7 +171,7 @@ func routeOptions(t *fbs.TileRoute) []option {
 	}
 }
 
-// tiles consumes tile x,y or tiles x,y to x,y.
+// tiles consumes `tile X,Y` or `tiles X,Y to X,Y`.
 func (p *parser) tiles(t *fbs.TileRoute) {
 	if p.accept("tiles") {
 		t.Multicast = true

@@ -2,8 +2,8 @@ package listing
 
 import "slices"
 
-// option is a word at the end of a line, and the value after it. A list of options is made for the
-// variables that the values are stored in: a parser reads them, and a printer writes them.
+// option is a word at the end of a line, and the value after it. It refers to one variable: read
+// sets the variable, and value is its text.
 type option struct {
 	word  string
 	read  func(*parser) // consumes the value

@@ -30,8 +30,9 @@ const languageVersion = 1
 // errorsMax is the number of mistakes after which Parse stops.
 const errorsMax = 20
 
-// Parse parses a listing. name is used in errors. read returns the payload file at a path that the
-// listing contains. The error joins up to 20 values of type *Error.
+// Parse parses a listing. name is used in errors. read returns the payload file at a path in the
+// listing; if read is nil, naming a file is an error. The error joins up to 20 values of type
+// *Error.
 //
 // Fields of lmb.Image that lmb.Encode fills are zero. Parse checks each line and the declarations
 // that it refers to. fbs.Verify, which lmb.Encode calls, checks the rest.

@@ -50,8 +50,8 @@ func printListing(w io.Writer, image *lmb.Image, numbered bool) (err error) {
 }
 
 // sharedData writes the declarations of shared data, one at a time, so that at most one is in
-// memory as text. The parser then uses the image's bytes: its own are freed, and comparing the
-// parts that commands use takes no time.
+// memory as text. The image's bytes then replace the parser's copy: the copy is freed, and
+// comparing bytes at one address takes no time.
 func (p *printer) sharedData() {
 	for i, data := range p.shared.Blocks {
 		name := blockName(i)
@@ -64,7 +64,7 @@ func (p *printer) sharedData() {
 	}
 }
 
-// tensors writes the declarations of tensors as sharedData writes those of data.
+// tensors writes declarations one at a time, for the reasons of sharedData.
 func (p *printer) tensors() {
 	for i := range p.image.Tensors[:p.firstGolden] {
 		t := &p.image.Tensors[i]
@@ -95,7 +95,6 @@ func (p *printer) commands(s *lmb.Sequence, numbered bool) {
 	}
 }
 
-// blockName returns the name of shared data by its index.
 func blockName(number int) string { return fmt.Sprintf("d%d", number) }
 
 // CommandText returns a command of an image as one line, for errors and reports. It contains only
@@ -111,7 +110,7 @@ func CommandText(image *lmb.Image, c *lmb.Command) string {
 // WindowNames returns the name of each window of an image as commands in a listing have it.
 func WindowNames(image *lmb.Image) []string { return newPrinter(image).labels }
 
-// printer writes text to out. column is the width of the column of mnemonics; bytes writes payload.
+// printer writes text to out. column is the width of the column of mnemonics.
 type printer struct {
 	image        *lmb.Image
 	out          bytes.Buffer
@@ -189,8 +188,8 @@ func (p *printer) tensor(t *lmb.Tensor) {
 }
 
 // firstGolden returns the index of the first output that is written as a compare; such outputs are
-// the last tensors. If `whole` is true, it also checks that the commands that fill these outputs
-// are exactly those that compares make, and otherwise returns the number of tensors.
+// the last tensors. If `whole` is true and the commands that fill these outputs are not exactly
+// those that compares make, firstGolden returns the number of tensors.
 func firstGolden(image *lmb.Image, whole bool) int {
 	all := len(image.Tensors)
 	first := all

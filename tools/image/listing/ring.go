@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// ring declares a ring. It also declares one with a mistake, so that later lines may name it.
+// ring declares a ring. It also declares a ring with a mistake, so that later lines may name it.
 func (p *parser) ring() {
 	if len(p.image.Rings) == fbs.RingsMax {
 		p.fail(p.head, "too many rings: a listing may have at most %d", fbs.RingsMax)
@@ -81,7 +81,7 @@ func (p *parser) ringStep(c *lmb.Command) {
 
 func (p *printer) ringStep(c *lmb.Command) { p.printf(" 0x%x", c.Value) }
 
-// movedPlace consumes what a with changes in the next command, and how.
+// movedPlace consumes what a `with` command changes in the next command, and how.
 func (p *parser) movedPlace(c *lmb.Command) {
 	c.Mode = uint8(p.word("value or offset", placeWords))
 	p.parseOptions(moveOptions(c))

@@ -34,7 +34,7 @@ var awkwardNames = []string{
 	strings.Repeat("n", fbs.NameMax),
 }
 
-// newName returns a name that is not in used, often an awkward one, and adds it to used.
+// newName returns a name that is not in used, often an awkward name, and adds it to used.
 func (g *generator) newName(used map[string]bool) string {
 	for {
 		name := fmt.Sprintf("name%d", g.IntN(1000))
@@ -50,7 +50,7 @@ func (g *generator) newName(used map[string]bool) string {
 
 func (g *generator) flip() bool { return g.IntN(2) == 0 }
 
-// dataBytes returns n bytes: new ones, or a part of the pool, which may overlap other data.
+// dataBytes returns n new bytes, or a part of the pool, which may overlap other data.
 func (g *generator) dataBytes(n uint32) []byte {
 	if n <= uint32(len(g.pool)) && g.IntN(3) == 0 {
 		from := g.Uint32N(uint32(len(g.pool)) - n + 1)
@@ -60,7 +60,6 @@ func (g *generator) dataBytes(n uint32) []byte {
 	return g.randomBytes(n)
 }
 
-// randomBytes returns n random bytes.
 func (g *generator) randomBytes(n uint32) []byte {
 	data := make([]byte, n)
 	for i := range data {
@@ -72,7 +71,6 @@ func (g *generator) randomBytes(n uint32) []byte {
 // upTo returns a random multiple of unit in [0, most].
 func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+1) * unit }
 
-// generateImage returns a random image.
 func (g *generator) generateImage() *lmb.Image {
 	g.image, g.goldens, g.pool = &lmb.Image{}, 0, g.randomBytes(256)
 	if g.flip() {

@@ -11,7 +11,7 @@ import (
 )
 
 // rule declares the accesses that a range of a BAR accepts. The default is 32-bit accesses to the
-// complete BAR. Rules are stored in the order of an image.
+// complete BAR.
 func (p *parser) rule() {
 	at := p.tok
 	r := lmb.Rule{Name: p.name("a rule"), AccessRule: fbs.AccessRule{Widths: 4}}
@@ -51,7 +51,7 @@ func (p *parser) widths() (widths uint8) {
 	return widths
 }
 
-// placeRule inserts a rule in the order of an image.
+// placeRule inserts a rule in the order of lmb.CompareRules.
 func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
 	t := p.deviceOf(r.Device, at, "rules")
 	bar := t.Bars[r.Bar]
@@ -82,7 +82,6 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 	p.image.Rules = slices.Insert(p.image.Rules, place, *r)
 }
 
-// widthsText lists the widths of a rule.
 func widthsText(widths uint8, between string) string {
 	var list []string
 	for width := uint8(1); width <= 8; width *= 2 {

@@ -6,8 +6,8 @@ import (
 	"lightmetal/fbs"
 )
 
-// MissingSafe returns a warning if an image has no sequence "safe". The warning names a sequence
-// whose name looks like it. With such a sequence, MissingSafe returns "".
+// MissingSafe returns a warning if an image has no sequence "safe", otherwise "". The warning names
+// a sequence with a similar name.
 func MissingSafe(view *fbs.View) string {
 	if view.SequenceByName("safe") >= 0 {
 		return ""

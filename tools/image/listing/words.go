@@ -10,8 +10,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Words for the values of enums in a listing. An empty word cannot be written: it is the default if
-// nothing is written.
+// Words for the values of enums in a listing. A value without a word cannot be written; it is the
+// default or invalid.
 var (
 	roleWords = []string{gen.RoleInput: "input", gen.RoleOutput: "output",
 		gen.RoleScratch: "scratch"}

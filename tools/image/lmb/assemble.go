@@ -45,8 +45,8 @@ func (p *payload) segments() int {
 	return 1
 }
 
-// builder returns a builder for an envelope of up to max bytes. It writes directly to `room`, which
-// has space for the preamble before the envelope and for the payload after it. Therefore no part of
+// builder returns a builder for an envelope of up to max bytes. It writes directly to p.buffer,
+// which has space for the preamble before the envelope and for the payload after it. So no part of
 // a large file is in memory twice.
 func (p *payload) builder(max int) *flatbuffers.Builder {
 	end := fbs.RoundUp(uint64(preambleInsertion+max), payloadAlign)

@@ -57,7 +57,7 @@ type encoder struct {
 	dataOffsets    []uint64 // payload offset of each tensor's data
 	payloadOffsets []uint64 // payload offsets of the commands' data, in their order
 	commands       int
-	arena          uint64 // bytes of the tensors that are built
+	arena          uint64 // bytes of the tensors built so far
 	sequences      []fbs.Sequence
 	err            error
 }

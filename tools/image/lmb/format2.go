@@ -122,7 +122,7 @@ func readFormat2Tables(envelope []byte) (*format2, error) {
 	return f, nil
 }
 
-// check rejects what only format 3 has.
+// check rejects what only format 3 has, and names outside the text.
 func (f *format2) check() error {
 	for i := range f.devices {
 		if d := &f.devices[i]; d.Vectors != 0 || d.Interrupts != 0 || d.Reserved != 0 {
@@ -182,8 +182,8 @@ func namesOf(image *Image) (list []*string) {
 	return list
 }
 
-// newNames returns the names that the image has in format 3. Sequences and tensors with different
-// names keep different ones.
+// newNames returns the names that the image has in format 3. Different names stay different if the
+// maximum length of a name permits it.
 func (f *format2) newNames() (names []string, renames []Rename) {
 	for _, n := range f.nameRanges() {
 		names = append(names, string(f.text[n>>8:][:n&fbs.NameMax]))
@@ -226,7 +226,8 @@ func acceptedName(name string, ofSequence bool) string {
 	}, strings.ToValidUTF8(name, "_"))
 }
 
-// fillNames makes all names in data, the same file as f, names that format 3 accepts.
+// fillNames overwrites the text of data, a copy of f's file, with names that format 3 accepts. It
+// fails if the text overlaps other parts.
 func (f *format2) fillNames(data []byte) error {
 	envelope := data[:fbs.ReadStruct[fbs.Preamble](data).EnvelopeSize]
 	filled, err := readFormat2Tables(envelope)

@@ -68,7 +68,7 @@ type Ring struct {
 	Begin, End, First uint64
 }
 
-// Tensor is a named input or output.
+// Tensor is a named input, output or scratch.
 type Tensor struct {
 	Name   string
 	Role   gen.Role
@@ -99,8 +99,8 @@ type Sequence struct {
 	Name     string
 	Commands []Command
 
-	// Stream yields the commands of a sequence if Commands is empty, the same commands in each
-	// loop. It saves memory for images of millions of commands.
+	// If Stream is not nil, it yields the commands instead of Commands, the same in each loop. It
+	// saves memory for images of millions of commands.
 	Stream iter.Seq[*Command]
 }
 
@@ -146,8 +146,7 @@ func HasPayload(c *fbs.Command) bool {
 	return c.Index == 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
 }
 
-// TensorOf returns the index of the input or output whose bytes a command uses or stores, if there
-// is one.
+// TensorOf returns the index of the tensor whose bytes a command uses or stores, if there is one.
 func TensorOf(c *fbs.Command) (tensor int, ok bool) {
 	return int(c.Index) - 1, c.Index != 0 && (c.Opcode == gen.OpcodeCompare ||
 		c.Opcode == gen.OpcodeCopyIn || c.Opcode == gen.OpcodeCopyOut)

@@ -40,7 +40,7 @@ type Differing struct {
 	Difference string   `json:"difference"` // absolute
 }
 
-// The methods of a comparison.
+// Values of Comparison.Method.
 const (
 	methodEqual       = "equal"
 	methodTolerance   = "tolerance"
@@ -177,8 +177,8 @@ func ComparedText(list []*Comparison) string {
 	return text + strings.Join(parts, ", ")
 }
 
-// isNear reports whether two values are equal within the tolerance. A NaN is near to nothing, and
-// neither is an infinity, because a relative tolerance of infinity would permit every number.
+// isNear reports whether two values are equal within the tolerance. NaN is near to no value. Nor is
+// an infinity: a relative tolerance of infinity would permit every number.
 func (g *Golden) isNear(got, want float64) bool {
 	absolute, relative := float64(math.Float32frombits(g.First)),
 		float64(math.Float32frombits(g.Second))
@@ -214,8 +214,8 @@ func (s *correlation) add(dtype gen.DType, got, want []byte) {
 	}
 }
 
-// coefficient returns the coefficient. It returns 1 for two equal constant series, and 0 if only
-// one series varies or if the constants differ.
+// coefficient returns 1 for two equal constant series, and 0 if only one series varies or if the
+// constants differ.
 func (s *correlation) coefficient() float64 {
 	if s.varGot == 0 && s.varWant == 0 {
 		if s.meanGot == s.meanWant {

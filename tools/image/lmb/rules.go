@@ -36,7 +36,8 @@ func (i *Image) BoardOf(device int) *boards.Board {
 	return b
 }
 
-// RulesOf returns the rules of a board for a device of an image, limited to the given BAR sizes.
+// RulesOf returns a board's rules for a device of an image, limited to the given BAR sizes. Rules
+// for loads only are left out.
 func RulesOf(b *boards.Board, device uint8, bars [6]uint64) (list []Rule) {
 	for _, r := range b.Rules {
 		if r.First >= bars[r.Bar] || r.LoadOnly {

@@ -16,8 +16,8 @@ type blocks struct {
 	count []int32  // number of pieces in each block
 }
 
-// addressOf returns the address of data. It is constant, because neither objects on Go's heap nor
-// mapped files move.
+// addressOf returns the address of data. The address is constant, because neither objects on Go's
+// heap nor mapped files move.
 func addressOf(data []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(data))) }
 
 // blocksOf returns the blocks of pieces. Pieces without bytes are in no block.

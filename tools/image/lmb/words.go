@@ -1,5 +1,3 @@
-// This file formats names, sizes, times and shapes in the one way that all host tools print them.
-
 package lmb
 
 import (
@@ -22,10 +20,10 @@ var DTypes = func() []string {
 	return list
 }()
 
-// Poll is the number of the word "poll" in CommandKind: an Expect with a deadline.
+// Poll is the number of CommandKind for an Expect with a deadline.
 const Poll gen.Opcode = 0xfe
 
-// CommandKind returns what output calls a command: its opcode, or Poll.
+// CommandKind returns the opcode of a command, or Poll.
 func CommandKind(c *fbs.Command) gen.Opcode {
 	if c.Opcode == gen.OpcodeExpect && c.Amount != 0 {
 		return Poll
@@ -59,10 +57,10 @@ func PlaceText(view *fbs.View, index int) string {
 	return fmt.Sprintf("command %d of %s", number, view.Name(view.Sequences[sequence].Name))
 }
 
-// RoleName returns "input" or "output".
+// RoleName returns "input", "output" or "scratch".
 func RoleName(role gen.Role) string { return strings.ToLower(gen.EnumNamesRole[role]) }
 
-// ShapeText formats the lengths of a tensor's dimensions: "16x16".
+// ShapeText formats the lengths of a tensor's dimensions: "16x16", or "scalar".
 func ShapeText(shape []uint32) string {
 	if len(shape) == 0 {
 		return "scalar"
@@ -92,7 +90,7 @@ func SizeText(n uint64) string {
 	return english.Count(n, "byte")
 }
 
-// TimeText formats a time in nanoseconds with three digits: "100 ns", "86.6 us", "1 s".
+// TimeText formats a time in nanoseconds with three significant digits: "86.6 us", "1 s".
 func TimeText(ns int64) string {
 	value, unit := float64(ns), 0
 	for math.Abs(value) >= 1000 && unit < 3 {
@@ -113,7 +111,8 @@ func WaitText(us uint64) string {
 	return TimeText(int64(us) * 1000)
 }
 
-// ThreeDigits formats a number with three significant digits and without trailing zeros.
+// ThreeDigits formats a number with two decimals, with one from 10 on and none from 100 on, without
+// trailing zeros.
 func ThreeDigits(value float64) string {
 	decimals := 2
 	switch size := math.Abs(value); {

@@ -31,7 +31,7 @@ var headerPattern = regexp.MustCompile(`^\{(?:\s*'(?:descr'\s*:\s*'([^']*)'|` +
 	`fortran_order'\s*:\s*(True|False)|` +
 	`shape'\s*:\s*\(([0-9, ]*)\))\s*,?){3}\s*\}\s*$`)
 
-// Parse parses a complete file.
+// Parse parses a complete file. The data must be little endian and in C order.
 func Parse(file []byte) (*Array, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {
 		return nil, fmt.Errorf("byte 0: the file does not begin with %q, so the file is not a "+
@@ -127,7 +127,7 @@ func (a *Array) checkSize() error {
 	return nil
 }
 
-// Format returns the file of an array.
+// Format returns the file of an array, in format 1.0.
 func Format(a *Array) []byte {
 	shape := ""
 	for _, n := range a.Shape {
@@ -152,6 +152,6 @@ var typeNames = map[gen.DType]string{
 // TypeOf returns NumPy's name of an element type, or "".
 func TypeOf(dtype gen.DType) string { return typeNames[dtype] }
 
-// Same reports whether two of NumPy's type names describe the same bytes. The byte order of types
-// of one byte does not matter, and = is the order of the machine.
+// Same reports whether two of NumPy's type names describe the same bytes. The byte order does not
+// matter: Parse rejects big-endian types.
 func Same(a, b string) bool { return a[1:] == b[1:] }

@@ -1,7 +1,7 @@
 package npy
 
-// This file converts matrices between rows and tt-metal's tiles. A tile has 32x32 elements, in four
-// faces of 16x16; tiles, the faces of a tile and the rows of a face follow each other row by row
+// Conversion of matrices between rows and tt-metal's tiles. A tile has 32x32 elements, in four
+// faces of 16x16. Tiles, the faces of a tile and the rows of a face follow each other row by row
 // (tt-metal, tt_metal/api/tt-metalium/constants.hpp and tilize_utils.hpp). A tensor of such data
 // has the shape AxBx2x2x16x16.
 
@@ -13,7 +13,7 @@ const (
 )
 
 // TiledMatrix returns the shape of the matrix that a tensor of tiles contains. `ok` is false if the
-// shape is not one of tiles.
+// tensor has another shape.
 func TiledMatrix(shape []uint32) (matrix []uint32, ok bool) {
 	if len(shape) != 6 || !slices.Equal(shape[2:], []uint32{2, 2, faceSide, faceSide}) {
 		return nil, false
@@ -21,8 +21,7 @@ func TiledMatrix(shape []uint32) (matrix []uint32, ok bool) {
 	return []uint32{tileSide * shape[0], tileSide * shape[1]}, true
 }
 
-// ToTiles returns the elements of a matrix in the order of its tiles. The parameter `size` is the
-// size of one element in bytes.
+// ToTiles returns the elements of a matrix, each of size bytes, in the order of its tiles.
 func ToTiles(data []byte, matrix []uint32, size int) []byte {
 	tiles := make([]byte, len(data))
 	eachFaceRow(matrix, size, func(inRows, inTiles, length int) {

@@ -99,8 +99,8 @@ func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
 		_, e := math.Frexp(x) // 2^(e-1) <= |x| < 2^e
 		e = max(e-1, 1-bias)
 		units := uint64(math.RoundToEven(math.Ldexp(math.Abs(x), mantissa-e)))
-		// units has its leading one in bit `mantissa`. The addition increments the exponent by it,
-		// and by a carry from rounding.
+		// The leading one of units is in bit `mantissa`: adding it, or a carry from rounding,
+		// increments the exponent.
 		bits = uint64(e+bias-1)<<mantissa + units
 		ok = bits < infinity
 	}
@@ -110,7 +110,8 @@ func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
 	return bits, ok
 }
 
-// Words returns elements as numbers in text form, which Values converts to the same bytes.
+// Words returns elements as numbers in text form, which Values converts to the same bytes, except
+// for NaNs.
 func Words(dtype gen.DType, data []byte) []string {
 	size := int(fbs.DTypeSize(dtype))
 	words := make([]string, len(data)/size)

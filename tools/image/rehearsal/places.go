@@ -21,7 +21,8 @@ func (p places) follow(c *fbs.Command) {
 }
 
 // of returns the place of size bytes that a command loads, as flags of lm import name it; empty for
-// a buffer in host memory, whose bus address only the recording knows. exact: it is one register.
+// a buffer in host memory, whose bus address only the recording knows. `exact` is true for a
+// register.
 func (p places) of(c *fbs.Command, size uint64) (place string, exact bool) {
 	w := &p.view.Windows[c.Window]
 	prefix, first := "", uint64(c.Offset)

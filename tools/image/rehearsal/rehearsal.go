@@ -1,5 +1,5 @@
-// Package rehearsal makes an image whose checks only record what they load, so that one run shows
-// all checks that a device would fail, and says what each register would take.
+// Package rehearsal makes an image whose checks only record what they load. One run then shows all
+// checks that a device would fail, and the flag of lm import that each place needs.
 package rehearsal
 
 import (
@@ -14,8 +14,8 @@ import (
 // recordedMax is the most that the checks of a sequence may load, in bytes.
 const recordedMax = 256 << 20
 
-// Rehearsal is an image in which one sequence has a copy out, of the same accesses, in place of
-// each check: of an Expect without a deadline and of a Compare. Polls stay, as do checks of
+// Rehearsal is an image with a copy out in place of each check of one sequence, with the same
+// accesses. Checks are Compares, and Expects without a deadline. Polls stay, as do checks of
 // configuration space, which no command copies out.
 type Rehearsal struct {
 	Image    *lmb.Image
@@ -32,7 +32,7 @@ type check struct {
 	at      int    // number in the sequence of the rehearsal
 	command int    // index in the source
 	offset  int    // of the loaded bytes, in the output
-	size    int    // of these, in bytes
+	size    int    // number of loaded bytes
 }
 
 // Of returns the rehearsal of a sequence. The error says which limit the sequence exceeds, or why
@@ -96,7 +96,7 @@ func (r *Rehearsal) add(to *lmb.Sequence, sequence, size int) (int, error) {
 	return size, nil
 }
 
-// isCheck reports whether a command ends a run if what it loads once has another value.
+// isCheck reports whether a command ends the run if one load returns a wrong value.
 func (r *Rehearsal) isCheck(c *fbs.Command) bool {
 	switch c.Opcode {
 	case gen.OpcodeExpect:

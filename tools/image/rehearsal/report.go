@@ -16,7 +16,7 @@ type Report struct {
 	Checks   int       `json:"checks"`   // that the run made
 	Differ   int       `json:"differ"`   // that did not hold
 	Findings []Finding `json:"findings"` // in the order of the run
-	// The poll at which the run ended, with flags that make it hold; nil: it did not end at one
+	// The poll at which the run ended, with flags that make it hold; nil: no poll ended the run
 	Ended *Finding `json:"ended,omitempty"`
 }
 
@@ -115,7 +115,8 @@ type history struct {
 	failed Mismatch // the first of them
 	last   uint64   // loaded by the check before
 	moved  bool     // a check that does not hold loaded something else than the check before
-	// Each check wants no less than the one before, some want more, and each load had reached that
+	// rises: each check wants at least what the check before it wanted, and its load had reached
+	// that; risen: one wanted more
 	rises, risen bool
 	wanted       uint64
 }
@@ -134,8 +135,8 @@ func (h *history) add(c *fbs.Command, m Mismatch, holds bool) {
 	h.checks++
 }
 
-// flags returns the flag that fits, and others that are possible. A counter that is beyond what was
-// recorded has been reached; a register that has not changed yet takes a wait.
+// flags returns the flag that fits, and others that are possible: "reached" for a counter beyond
+// the recorded value, "wait" for a register that has not changed yet.
 func (h *history) flags() (flag string, other []string) {
 	switch {
 	case h.first.place == "":

@@ -18,7 +18,7 @@ import (
 // Poll is a poll that the run before has satisfied.
 type Poll struct {
 	Command int // index in the image
-	// The device may take the value back by itself, so nothing is certain
+	// The poll loads a register, which the device may change back by itself: it may wait after all
 	IsRegister bool
 	Text       string // the command and its position
 	Reason     string
@@ -26,11 +26,11 @@ type Poll struct {
 
 func (p *Poll) String() string { return p.Text + " " + p.Reason }
 
-// Check returns the polls of a sequence that do not wait in its second run, in their order. It
+// Check returns the polls of a sequence that do not wait in a later run, in their order. It
 // knows only what the commands of the sequence store and wait for.
 //
 // A poll of a counter until it has reached a value, or of memory, is certain. A register may change
-// by itself when the device starts, so such a poll is marked.
+// by itself when the device starts: IsRegister marks its poll.
 func Check(view *fbs.View, sequence int) []Poll {
 	c := checker{view: view, shown: make([][]space, len(view.Windows)),
 		watched: map[space][]uint64{}, bytes: map[place]known{}, unlikes: map[place]unlike{},
@@ -99,7 +99,6 @@ type place struct {
 	address uint64
 }
 
-// known is what is known of a byte.
 type known struct {
 	value, bits byte // bits: those of value that are known
 	since       int  // value of checker.stores when this became known
@@ -120,29 +119,28 @@ type checker struct {
 	watched map[space][]uint64 // sorted addresses of bytes that polls load
 	bytes   map[place]known
 	unlikes map[place]unlike
-	stores  int // to the device
+	stores  int // number of stores to the device so far
 	run     int
 	found   map[int]Poll // by command
 
 	rings    []ring
 	moved    fbs.Command // what With commands add to the next command
-	movers   []uint16    // rings of these With commands
+	movers   []uint16    // rings of the With commands
 	accesses int
 }
 
-// ring is where a ring is.
 type ring struct {
 	position, value, laps uint64
 	advanced              bool
-	matters               bool // for what is polled, or where
+	matters               bool // it changes what is polled, or where
 }
 
 const (
-	lapsMin     = 2 // laps of each ring that are looked at
+	lapsMin     = 2 // laps to follow for each ring that matters
 	accessesMax = 1 << 20
 )
 
-// runs calls do for each access of two runs of the sequence, or of as many as its rings need.
+// runs calls do for each access of two runs of the sequence, or of more if its rings need them.
 func (c *checker) runs(sequence int, do func(e *lmb.Effect)) {
 	c.rings, c.run, c.accesses = make([]ring, len(c.view.Rings)), 0, 0
 	for i := range c.rings {
@@ -245,7 +243,7 @@ func (c *checker) spacesOf(e *lmb.Effect) []space {
 	}
 }
 
-// isMemory reports whether a place keeps what was stored, until somebody stores again.
+// isMemory reports whether a place keeps what was stored until the next store.
 func (c *checker) isMemory(p place, size uint64) bool {
 	switch p.kind {
 	case gen.WindowKindHost:
@@ -265,7 +263,7 @@ func isPoll(m *fbs.Command) bool {
 	return m.Opcode == gen.OpcodeExpect && m.Amount != 0 && m.Mask != 0
 }
 
-// watch notes the bytes that a poll loads: nothing is followed of others.
+// watch notes the bytes that a poll loads. Other bytes are not followed.
 func (c *checker) watch(e *lmb.Effect) {
 	if isPoll(e.Command) {
 		for _, s := range c.spacesOf(e) {
@@ -315,11 +313,11 @@ func (c *checker) store(e *lmb.Effect, s space) {
 	}
 }
 
-// isHeld reports whether no store to the device has followed a store to host memory: the device may
-// have written there already.
+// isHeld reports whether no store to the device has followed the store of a byte to host memory.
+// The device may have written the byte since.
 func (c *checker) isHeld(k known) bool { return k.before != nil && k.since == c.stores }
 
-// storedByte returns the byte that a command stores to memory, and its bits that are known.
+// storedByte returns the byte that a command stores to memory, and which of its bits are known.
 func (c *checker) storedByte(e *lmb.Effect, at uint64, old known) (value, bits byte) {
 	m := e.Command
 	shift := at % uint64(m.Width) * 8
@@ -352,7 +350,7 @@ func (c *checker) word(p place, size uint64) (value, bits uint64, since int) {
 	return value & bits, bits, since
 }
 
-// expect examines a poll, and notes what is known after it.
+// expect examines an Expect, and notes what is known after it.
 func (c *checker) expect(e *lmb.Effect, p place) {
 	m := e.Command
 	value, bits, since := c.word(p, e.Size)

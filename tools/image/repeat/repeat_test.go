@@ -166,7 +166,6 @@ func TestRingsDecideWhetherALaterRunWaits(t *testing.T) {
 	}
 }
 
-// TestErrorsAndWarningsNameTheCommand checks the texts.
 func TestErrorsAndWarningsNameTheCommand(t *testing.T) {
 	polls := check(t, own+"frame:\n  write.4 r+0x0 1\n  poll.4 r+0x8 == 1 within 1s\n"+
 		"  poll.4 r+0x4 reached 0x7 within 1s\n  poll.4 m+0x4 & 0x1 == 1 within 1s\n")

@@ -81,7 +81,7 @@ func (w *Writer) Write(text []byte) (int, error) {
 	} else if waiting > memberText {
 		select {
 		case w.wake <- struct{}{}:
-		default: // full already has a value
+		default: // wake already has a value
 		}
 	}
 	return len(text), err

@@ -17,10 +17,10 @@ type run struct {
 	// Loads of bytes that the run has not stored before, and whose values matter
 	loads         map[space][]span
 	commandNumber int // number of commands so far, which orders spans
-	firstWait     int // value of order at the first wait for the device; MaxInt: none
+	firstWait     int // value of commandNumber at the first wait for the device; MaxInt: none
 	examinedCalls map[call]bool
-	// The run accesses something other than reset registers, or starts cores. If not, nothing uses
-	// the state that earlier sequences have left on the device.
+	// The run waits, starts cores, or accesses more than reset registers. If not, nothing uses the
+	// state that earlier sequences have left on the device.
 	usesDevice bool
 }
 

@@ -13,7 +13,6 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Kinds of spaces.
 const (
 	kindBar  = iota + 1
 	kindTile // NoC 0 coordinates; a DRAM bank is represented by its first tile
@@ -105,13 +104,11 @@ func (s space) String() string {
 	return fmt.Sprintf("tile %d,%d", s.x, s.y)
 }
 
-// windowTarget is the target of a TLB window.
 type windowTarget struct {
 	spaces    []space
 	hostStart uint64 // addresses from this one on are host memory, which belongs to the image
 }
 
-// targetOf returns the target of a Point command.
 func targetOf(view *fbs.View, c *fbs.Command) windowTarget {
 	s := spaceOf(view, &view.Windows[c.Window])
 	t, _ := boards.UnpackTileRoute(c.Mask)
@@ -141,7 +138,7 @@ func spaceOf(view *fbs.View, w *fbs.Window) space {
 }
 
 // barSpaces returns the space of an access through a window that is not a TLB window. It returns
-// none for host memory and configuration space, which belong to the image, and for registers that
+// nil for host memory and configuration space, which belong to the image, and for registers that
 // configure TLB windows.
 func barSpaces(view *fbs.View, w *fbs.Window, address uint64) []space {
 	if w.Kind != gen.WindowKindBar {

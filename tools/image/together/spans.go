@@ -12,8 +12,8 @@ type span struct {
 	order       int // position of the command in the run
 }
 
-// earliest returns disjoint spans, sorted by address, for overlapping ones: each byte belongs to
-// the span with the lowest order.
+// earliest turns spans into disjoint spans, sorted by address: each byte belongs to the span with
+// the lowest order.
 func earliest(list []span) (done []span) {
 	if disjoint(list) {
 		return list

@@ -26,7 +26,7 @@ type Image struct {
 // Collision is a place that one image relies on and another one stores to.
 type Collision struct {
 	Image    string `json:"image"`
-	Sequence string `json:"sequence"` // which relies on it
+	Sequence string `json:"sequence"` // that relies on the place
 	// Sequence of the image that stored the data; empty: Sequence loads them without an earlier
 	// store
 	StoredBy string `json:"left_by,omitempty"`
@@ -103,8 +103,8 @@ func tensorsText(names []string) string {
 // only puts cores in reset relies on no stored data. The sequence safe is not checked, because it
 // runs after a failure and no sequence follows it.
 //
-// Only one sequence is in memory as a run at a time, because runs of sequences that call a long one
-// are large.
+// Only one sequence is in memory as a run at a time, because runs of sequences with long calls are
+// large.
 func Check(images []Image) (list []Collision) {
 	list = []Collision{}
 	stores := make([]storedSpans, len(images))
@@ -120,7 +120,7 @@ func Check(images []Image) (list []Collision) {
 	return list
 }
 
-// collisionsOf returns the collisions of one image with every other.
+// collisionsOf returns the collisions of one image with every other image.
 func collisionsOf(images []Image, own int, stores []storedSpans) (list []Collision) {
 	image, left := images[own], storedSpans{}
 	found := make([]collisions, len(images)) // by the other image
@@ -146,7 +146,7 @@ func collisionsOf(images []Image, own int, stores []storedSpans) (list []Collisi
 	return list
 }
 
-// startsFresh reports whether a sequence starts from scratch.
+// startsFresh reports whether a sequence relies on nothing that was stored before.
 func startsFresh(view *fbs.View, sequence int) bool {
 	return sequence == 0 || sequenceName(view, sequence) == "init"
 }
@@ -159,8 +159,8 @@ type Step struct {
 }
 
 // InOrder returns the collisions of steps that are executed one after the other. A step relies on
-// data that earlier steps of its image have stored, back to the last one that starts from scratch.
-// It collides with stores of other images after these.
+// data that earlier steps of its image have stored, back to the last step that starts from scratch.
+// It collides with later stores of other images.
 func InOrder(steps []Step) (list []Collision) {
 	runs := make([]*run, len(steps))
 	for i, s := range steps {
@@ -229,8 +229,7 @@ func (p storedSpans) addShared(stores map[space][]span, number int) {
 	}
 }
 
-// firstOf returns the command of the earliest of these stores: in the first run, the one with the
-// lowest address.
+// firstOf returns the command that stores to the lowest address in the first run of the list.
 func firstOf(list []span) int {
 	return slices.MinFunc(list, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.order>>runShift, b.order>>runShift),
@@ -238,7 +237,7 @@ func firstOf(list []span) int {
 	}).command
 }
 
-// collisions are those of one image with another.
+// collisions collects the collisions of one image with another.
 type collisions struct {
 	own   []Collision     // the first of each sequence
 	setup []Collision     // in what every program of the chip sets up
@@ -255,7 +254,7 @@ func (l *collisions) all() []Collision {
 }
 
 // add adds the collisions of a sequence of image a with the stores of image b. y is a run of the
-// sequence, and left are the stores of earlier runs of a.
+// sequence, and `left` are the stores of a that it may rely on.
 func (l *collisions) add(a Image, sequence string, left storedSpans, y *run, b Image,
 	stores storedSpans) {
 	found := &collisions{known: l.known}

@@ -106,7 +106,7 @@ type Tile struct {
 	Traffic
 }
 
-// Tensor describes an input or an output.
+// Tensor describes an input, an output or scratch.
 type Tensor struct {
 	Name    string   `json:"name"`
 	Role    string   `json:"role"`
@@ -229,7 +229,7 @@ func (a *analysis) addTensors() {
 	}
 }
 
-// Tensors returns the inputs and outputs of an image.
+// Tensors describes all tensors of an image.
 func Tensors(image *lmb.Image) []Tensor {
 	list := []Tensor{}
 	for _, t := range image.Tensors {

@@ -1,7 +1,7 @@
 package report
 
-// This file has a client of Chromium's DevTools protocol, with which tests measure the page and
-// take pictures of it.
+// A client of Chromium's DevTools protocol, with which tests measure the page and take pictures of
+// it.
 
 import (
 	"bufio"
@@ -140,8 +140,8 @@ func (b *browser) call(method string, params any, result any) {
 	}
 }
 
-// await reads messages until wanted returns true for one, and returns it. It also records what the
-// page requests.
+// await reads messages until `wanted` returns true for one, which await returns. It also records
+// what the page requests.
 func (b *browser) await(what string, wanted func(*message) bool) *message {
 	b.t.Helper()
 	for {

@@ -35,8 +35,8 @@ type SequenceDiff struct {
 	// number of commands in image A, without marks; -1: A has no such sequence
 	A int `json:"a"`
 	B int `json:"b"` // the same for image B
-	// number of commands that differ; of commands between two equal ones, those of the image that
-	// has more
+	// number of commands that differ; between two equal commands, those of the image that has more
+	// there
 	Changed  int   `json:"changed"`
 	DataOnly int   `json:"data"`    // of the Changed commands, those that differ only in payload
 	Windows  []int `json:"windows"` // windows of image A that changed commands access
@@ -52,7 +52,7 @@ type SequenceDiff struct {
 // Change is consecutive commands of image A, and what image B has in their place, as lines of a
 // listing.
 type Change struct {
-	AtA int      `json:"a_at"` // number of the first in the sequence: from 0, marks not counted
+	AtA int      `json:"a_at"` // number of the first command, from 0, marks not counted
 	AtB int      `json:"b_at"`
 	A   []string `json:"a"`
 	B   []string `json:"b"`
@@ -334,7 +334,8 @@ func (d *SequenceDiff) addChange(a, b *lmb.Image, x, y []lmb.Command, at, end, n
 	}
 }
 
-// countCommand counts a changed command of image A and, if it is known, the one in its place.
+// countCommand counts a changed command c of image A. e is the command of image B in its place, or
+// nil if that is unknown.
 func (d *SequenceDiff) countCommand(c, e *lmb.Command) {
 	if e != nil {
 		d.Pointers += differingPointers(c, e)

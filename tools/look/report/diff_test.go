@@ -140,7 +140,7 @@ func TestDiffRecognizesAddressesOfTheRecordedProgram(t *testing.T) {
 	}
 }
 
-// A command is replaced, near that one is inserted, and one differs in payload only.
+// A command is replaced, another one is inserted near it, and a third differs in payload only.
 func TestDiffShowsEveryDifferenceOnce(t *testing.T) {
 	write := func(numbers ...int) string {
 		text := edu + "main:\n"

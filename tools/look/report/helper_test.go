@@ -32,13 +32,10 @@ func readImage(t testing.TB, name string) []byte {
 	return file
 }
 
-// verify returns the verified view of an image.
 func verify(t testing.TB, file []byte) *fbs.View { return lmbtest.View(t, file) }
 
-// assemble returns the image of a listing.
 func assemble(t testing.TB, text string) []byte { return lmbtest.File(t, text) }
 
-// encode returns the file of an image.
 func encode(t testing.TB, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
 
 // edu is the header of a listing for the board edu, with a window r of BAR 0.

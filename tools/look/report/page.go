@@ -87,7 +87,6 @@ func (r *Report) WritePage(w io.Writer, profile *Profile, generator Generator) e
 	return pageTemplate.Execute(w, &p)
 }
 
-// subtitle returns the lines below the title.
 func (r *Report) subtitle() []string {
 	list := []string{"For " + r.devicesText(),
 		"Identity: checksum " + r.Checksum + ", SHA-256 " + r.SHA256}
@@ -102,7 +101,6 @@ func (m Generator) text() string {
 	return fmt.Sprintf("%s on %s", sanitize(m.Program), m.Time.UTC().Format(day))
 }
 
-// contents returns the sections that the page has.
 func (p *page) contents() (list []section) {
 	for _, s := range []struct {
 		section

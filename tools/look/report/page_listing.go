@@ -29,7 +29,6 @@ type pageListing struct {
 	shown     map[uint32]bool
 }
 
-// listedSequence is one sequence of the listing.
 type listedSequence struct {
 	Name, Count string
 	Failed      bool
@@ -113,7 +112,6 @@ func (p *Profile) namedCommands() (list []uint32) {
 	return list
 }
 
-// listing returns the listing for a page.
 func (r *Report) listing(profile *Profile) *pageListing {
 	view := r.view
 	page := &pageListing{shown: pickCommands(view, profile)}
@@ -180,7 +178,6 @@ func (p *Profile) commandTimes() map[uint32]int64 {
 	return times
 }
 
-// listingLines makes the lines of a listing.
 type listingLines struct {
 	view   *fbs.View
 	image  *lmb.Image // without commands, for names

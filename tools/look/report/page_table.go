@@ -10,7 +10,6 @@ import (
 // large page.
 const cellColumns = 120
 
-// pageTable is a table as the page shows it.
 type pageTable struct {
 	Title, Note string
 	Columns     []pageColumn

@@ -146,7 +146,7 @@ func TestPageOfASequenceShowsItsLongestWait(t *testing.T) {
 
 // TestTimeAxisEndsWithTheRun: the last number is the time of the run, and no number overlaps
 // another one, also behind a wait of nine tenths that is drawn shorter: in a picture of 640 pixels,
-// and on a phone, where page.css hides every second tick and late ones.
+// and on a phone, where page.css hides late ticks and every second tick.
 func TestTimeAxisEndsWithTheRun(t *testing.T) {
 	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 3_556_300, 1 << 40} {
 		for _, wait := range []Slice{{}, {Name: "poll", Start: ns / 20, Ns: ns - ns/10},

@@ -14,7 +14,7 @@ import (
 const (
 	accessColumnsMax = 1024
 	accessRowsMax    = 256
-	accessBandsMax   = 32 // address spaces with a band each; further ones share one more
+	accessBandsMax   = 32 // address spaces with a band each; all others share one band
 	accessTipRanges  = 6  // ranges in the tooltip of a band
 
 	// In pixels.
@@ -255,7 +255,6 @@ func (p *accessPicture) mark(b *accessBand, e *lmb.Effect, column int) {
 	}
 }
 
-// rowOf returns the row of an address of the range.
 func (x *bandRange) rowOf(address uint64) int {
 	high, low := bits.Mul64(address-x.First, uint64(x.rows))
 	row, _ := bits.Div64(high, low, x.Bytes())
@@ -267,7 +266,6 @@ func (p *accessPicture) set(row, column int, kind uint8) {
 	*cell = max(*cell, kind)
 }
 
-// addPaths makes the paths of the cells.
 func (p *accessPicture) addPaths() {
 	for k := range accessKinds {
 		kind := uint8(1 + k)

@@ -123,7 +123,6 @@ func (d *timelineDrawing) hasFailed(s *Slice) bool {
 	return s.Start <= f.Ns && s.End() == f.Ns
 }
 
-// timeSlices returns the boxes of a row.
 func (d *timelineDrawing) timeSlices(row []Slice) (list []timeSlice) {
 	for i := range row {
 		s := &row[i]
@@ -227,7 +226,7 @@ func legend(rows [][]timeSlice) (entries []legendEntry) {
 }
 
 // timeScale places times on the axis. The wait from cutStart to cutEnd takes only cutShare percent;
-// without one, both are the total.
+// without such a wait, both are total.
 type timeScale struct{ total, cutStart, cutEnd int64 }
 
 func newTimeScale(timeline [][]Slice) timeScale {
@@ -254,7 +253,7 @@ func (s timeScale) shown() int64 {
 	return max(1, (s.total-(s.cutEnd-s.cutStart))*100/(100-cutShare))
 }
 
-// percent returns the place of a time.
+// percent returns the place of a time on the axis.
 func (s timeScale) percent(ns int64) float64 {
 	perNs := 100 / float64(s.shown())
 	switch {
@@ -281,8 +280,8 @@ func (s timeScale) cut() *timeSlice {
 	return cut
 }
 
-// ticks returns at most ten ticks at round times; behind a cut, times from its end on. The last
-// tick leaves room for the total time at the end of the axis, and one before a cut for its time.
+// ticks returns at most ten ticks at round times. Behind a cut, they count from its end. They leave
+// room for the total time at the end of the axis, and for the time of a cut.
 func (s timeScale) ticks() (list []tick) {
 	const room = 12 // percent
 	step := roundStep(s.shown() / 10)

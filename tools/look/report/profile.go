@@ -120,7 +120,7 @@ const (
 	slowestMax = 20
 
 	// timeSpentMax is the largest number of scopes, sequences and windows with a row each. All
-	// further ones share a row.
+	// others share a row.
 	timeSpentMax = 1000
 )
 
@@ -343,7 +343,6 @@ func (f *Failure) text() string {
 	return "FAILED after " + lmb.TimeText(f.Ns) + ": " + sanitize(f.Reason)
 }
 
-// headLines returns the lines above the tables.
 func (p *Profile) headLines() []string {
 	lines := []string{p.summary(), p.clockText()}
 	if p.Failed != nil {

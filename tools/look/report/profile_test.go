@@ -147,7 +147,6 @@ func (m *mappedDevice) Now() int64 {
 	return m.now
 }
 
-// commandCount returns the number of commands as an int64.
 func (p *Profile) commandCount() int64 { return int64(p.Commands) }
 
 // TestProfilingChangesNoResult runs images that fail in every way.
@@ -219,8 +218,6 @@ func TestRunTooLongToProfileIsRejected(t *testing.T) {
 	}
 }
 
-// TestImageWithTheMostDevicesIsProfiled, although the profiler adds its stopwatch as a further
-// device.
 func TestImageWithTheMostDevicesIsProfiled(t *testing.T) {
 	text := "lightmetal 1\n" + strings.Repeat("target edu 1234:11e8 bar0 1MiB\n", fbs.DevicesMax) +
 		"window regs bar0 offset 0x0 size 1MiB\nmain:\n  write.4 regs+0x4 0x1\n"

@@ -17,7 +17,7 @@ import (
 // stores twelve bytes for each.
 const profiledCommandsMax = 1 << 25
 
-// calibrationStamps is the number of time stamps with which Calibrate measures the cost of one.
+// calibrationStamps is the number of time stamps with which Calibrate measures the cost of a stamp.
 const calibrationStamps = 1000
 
 // Profiler loads an image, and measures the time of every command of a run. The runtime calls the
@@ -67,7 +67,6 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal
 	return p, nil
 }
 
-// stamp stores the time at which a command begins.
 func (p *Profiler) stamp(command int) {
 	p.startTimes = append(p.startTimes, p.clockDevice.Now())
 	p.commands = append(p.commands, uint32(command))

@@ -30,7 +30,6 @@ type Space struct {
 // together.
 const spacesMax = 4096
 
-// spaceKey identifies a space.
 type spaceKey struct {
 	device    uint8
 	kind      gen.WindowKind
@@ -102,7 +101,7 @@ func (a *analysis) mapPointedWindow(c *fbs.Command) {
 	a.mappings[c.Window] = mapping{a.findOrAddSpace(key), key}
 }
 
-// toNoC0 translates coordinates to those of NoC 0; it returns unknown ones unchanged.
+// toNoC0 translates coordinates to those of NoC 0. Unknown coordinates stay unchanged.
 func (a *analysis) toNoC0(device, x, y uint8) (uint8, uint8) {
 	if grid := a.gridOf(device); grid != nil {
 		if t, ok := grid.TileAt(x, y); ok {
@@ -136,7 +135,6 @@ func (a *analysis) addToTiles(key *spaceKey, t Traffic) {
 	}
 }
 
-// tileKey is a tile of a device.
 type tileKey struct{ device, x, y uint8 }
 
 func (a *analysis) finishTiles() {
@@ -155,7 +153,7 @@ func (a *analysis) finishTiles() {
 	})
 }
 
-// tileKindName returns the name of a tile's kind, or the text unknown if the kind is not known.
+// tileKindName returns the name of a tile's kind, or `unknown` if the kind is not known.
 func (a *analysis) tileKindName(key tileKey, unknown string) string {
 	if kind := a.tileKind(key); kind != 0 {
 		return kind.String()

@@ -104,7 +104,7 @@ func (r *Report) ringTable() Table {
 	})
 }
 
-// label returns the name of the window, or w and its index if it has no name.
+// label returns the name of the window or, without one, its index, such as w0.
 func (w *Window) label() string {
 	if w.Name != "" {
 		return sanitize(w.Name)

@@ -11,7 +11,6 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Kinds of slices.
 const (
 	kindSequence = "sequence"
 	kindCall     = "call"
@@ -76,8 +75,7 @@ type timelineBuilder struct {
 
 	rows    [][]Slice
 	rowUsed []bool // for each row from rowScopes on: an open slice uses it
-	// the running sequence, and the one that it calls, each followed by the scopes that are open in
-	// it
+	// the running sequence, and the sequence that it calls, each followed by its open scopes
 	stack []*openSlice
 	// open scopes by name; also those that began in a sequence that has ended
 	openScopes map[int]*openSlice
@@ -151,7 +149,6 @@ func (w *timelineBuilder) commandSlice(c *fbs.Command, index uint32, start, end 
 	return s
 }
 
-// appendSlice appends a slice to a row.
 func (w *timelineBuilder) appendSlice(row int, s Slice) {
 	if !w.makeSlices || row >= timelineRowsMax {
 		return
@@ -172,7 +169,6 @@ func appendMerged(row []Slice, s Slice, mergeNs int64) []Slice {
 	return append(row, s)
 }
 
-// merge merges a slice with the next one.
 func (s *Slice) merge(next *Slice) {
 	shares := s.nsByOpcode()
 	for op, ns := range next.nsByOpcode() {
@@ -274,7 +270,6 @@ func (w *timelineBuilder) endSlice(f *openSlice, end int64) {
 	w.appendSlice(f.row, f.Slice)
 }
 
-// enterSequence begins the slice of a sequence.
 func (w *timelineBuilder) enterSequence(kind string, sequence, row int, command uint32,
 	start int64) {
 	name := w.profile.image.Sequences[sequence].Name

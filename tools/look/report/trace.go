@@ -253,7 +253,6 @@ func (p *Profile) checkNumbers() error {
 	return nil
 }
 
-// traceSlices are the rows of a trace.
 type traceSlices struct {
 	rows   [][]Slice
 	events int // number of events in all lists of the file

@@ -47,7 +47,7 @@ func (r *request) buildResult(out io.Writer) {
 	fail.On(errors.Join(err, os.RemoveAll(r.tempDir)))
 }
 
-// writeFiles writes all files of the result to r.dir.
+// writeFiles writes all files of the result to r.tempDir.
 func (r *request) writeFiles(parts []initramfs.File) {
 	fail.On(os.Chmod(r.tempDir, 0o755))
 	for _, f := range parts {
@@ -120,7 +120,8 @@ func (r *request) checkReplaceable() {
 	fail.On(os.MkdirAll(filepath.Dir(r.out), 0o755))
 }
 
-// replaceResult renames r.dir to r.out. If there is an earlier result, it is in r.dir then.
+// replaceResult renames r.tempDir to r.out. If there is an earlier result, r.tempDir then contains
+// it.
 func (r *request) replaceResult() {
 	if _, err := os.Stat(r.out); err == nil {
 		fail.On(unix.Renameat2(unix.AT_FDCWD, r.tempDir, unix.AT_FDCWD, r.out,
@@ -130,7 +131,6 @@ func (r *request) replaceResult() {
 	}
 }
 
-// initramfsFiles returns the files of the initramfs.
 func (r *request) initramfsFiles() []initramfs.File {
 	var parts []initramfs.File
 	add := func(host, guest string, mode uint32) {
@@ -172,8 +172,8 @@ func (r *request) configuration() []byte {
 	return []byte(text)
 }
 
-// verifyWithLminit runs lminit on this machine. It reads the configuration and verifies the images,
-// as it does on the board.
+// verifyWithLminit runs lminit on this machine. As on the board, lminit reads the configuration and
+// verifies the images.
 func (r *request) verifyWithLminit(parts []initramfs.File) {
 	root := fail.Must(filepath.Abs(filepath.Join(r.tempDir, rootFolder)))
 	config := fail.Must(os.ReadFile(filepath.Join(root, configName)))

@@ -65,7 +65,6 @@ func run(args []string, out io.Writer) (err error) {
 	return nil
 }
 
-// parseFlags parses the flags of a command.
 func parseFlags(flags *flag.FlagSet, args []string) {
 	if err := flags.Parse(args); err != nil {
 		fail.On(fmt.Errorf("%w: %w; --help lists the flags", hal.Usage, err))
@@ -112,8 +111,8 @@ type request struct {
 	kernelArguments string   // further kernel arguments
 	out             string   // directory of the result
 	tempDir         string   // temporary directory next to out, in which the result is made
-	warnings        []string // of images
-	notPacked       []string // images of the configuration that are not packed, if others are
+	warnings        []string // about images
+	notPacked       []string // paths of images that are not packed, if there are several
 }
 
 // imageFlagNames are the flags of lmrun that bootimage image accepts, too. They apply to every

@@ -5,7 +5,7 @@
 #
 #   trial.sh DEBIAN.tar PACKAGES DIR
 #
-# DEBIAN.tar is a minimal Debian with systemd. Exit status 97: this machine does not allow that. The
+# DEBIAN.tar is a minimal Debian with systemd. Exit status 97: systemd cannot be run here; the
 # reason is printed.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

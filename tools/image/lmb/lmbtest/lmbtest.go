@@ -12,7 +12,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Encode returns the file of an image.
+// Encode returns the file of an image. It ends the test if the image is invalid.
 func Encode(t testing.TB, image *lmb.Image) []byte {
 	t.Helper()
 	file, err := lmb.Encode(image)
@@ -22,7 +22,7 @@ func Encode(t testing.TB, image *lmb.Image) []byte {
 	return file
 }
 
-// File returns the file of a listing.
+// File returns the file of a listing, which may not name files.
 func File(t testing.TB, source string) []byte {
 	t.Helper()
 	image, err := listing.Parse("test.lms", []byte(source), nil)

@@ -10,7 +10,7 @@ function () {
     var text = (e.textContent || "").trim().slice(0, 30);
     return e.tagName.toLowerCase() + (e.className ? "." + e.className : "") + " \"" + text + "\"";
   }
-  // The rectangle of e without what its ancestors clip.
+  // The part of the rectangle that e and its ancestors do not clip.
   function clip(rect, e) {
     var r = { left: rect.left, right: rect.right, top: rect.top, bottom: rect.bottom };
     for (; e !== null && e !== document.documentElement; e = e.parentElement) {
@@ -36,7 +36,7 @@ function () {
     return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
   }
   function rgb(text) { return (text.match(/[\d.]+/g) || []).map(Number); }
-  // The colours that lie behind the text of e: that of the next box with one, and a bar's.
+  // The colours behind the text of e: that of the innermost box with a colour, and that of a bar.
   function backgrounds(e) {
     var list = [], probe = document.createElement("i");
     for (; e !== null; e = e.parentElement) {

@@ -12,7 +12,6 @@ import (
 	"github.com/cavaliergopher/cpio"
 )
 
-// packFiles returns the archive of the files.
 func packFiles(t *testing.T, files ...File) []byte {
 	t.Helper()
 	var b bytes.Buffer

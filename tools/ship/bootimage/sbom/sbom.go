@@ -39,7 +39,7 @@ type File struct {
 }
 
 // Document returns the SPDX document of files that are delivered together under a name. SPDX
-// requires a time of creation, which is the parameter created.
+// requires the time `created`, at which the document was made.
 func Document(name string, created time.Time, files []File) ([]byte, error) {
 	d := document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
