@@ -39,8 +39,8 @@ func (o *Options) ReadRepeated(trace io.Reader) (*Repetitions, error) {
 	return &Repetitions{options: o, trace: t, recording: recording}, nil
 }
 
-// Compare compares the trace with another one. The error is an *Error, of the first store that
-// differs for a reason that no image can repeat; then the comparison is returned, too.
+// Compare compares the trace with another one. The error is an *Error. If it is about a store that
+// no image can repeat, Compare returns the comparison, too.
 func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
 	t, recording, err := r.options.readWhole(other)
 	if err != nil {
@@ -105,9 +105,9 @@ func (w *wholeReader) Memory(_ int, bus, size uint64) error {
 	return nil
 }
 
-// Apply sets the options that carry values, that leave out comparisons of loads whose values
-// vary in any trace, and that wait where the traces waited. What the options say already has
-// priority. It returns the comparisons.
+// Apply sets options: the image carries values, does not compare loads whose values vary in any
+// trace, and waits where the traces waited. Options that are set already have priority. Apply
+// returns the comparisons.
 func (r *Repetitions) Apply() []*again.Comparison {
 	o := r.options
 	o.repeated = len(r.comparisons)

@@ -65,7 +65,7 @@ func (c *cutState) checkParts(lines int) error {
 }
 
 // enterSegment reports whether an access or a mark belongs to the image. If it is the first of a
-// sequence, inside starts that sequence.
+// sequence, enterSegment starts that sequence.
 func (l *lifter) enterSegment(a *traces.Access) bool {
 	in := l.part.contains(a)
 	if !l.cut.enabled {

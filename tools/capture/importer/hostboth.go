@@ -7,7 +7,7 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// owner is who changed host memory by the user's flags, if the recording does not show it.
+// owner says who changed host memory. The user's flags decide if the recording does not show it.
 type owner uint8
 
 const (
@@ -23,7 +23,8 @@ type undecidedRange struct {
 }
 
 // Both processes a change that the program or the device made. What Ignore names is the device's;
-// what an input or AsData names is the program's. An image with the rest could contain its answers.
+// what an input or AsData names is the program's. The rest is an error (checkUndecided): an image
+// could contain the device's answers.
 func (l *lifter) Both(line int, time int64, bus uint64, data []byte) error {
 	if l.isAfterPart(line) {
 		return nil

@@ -117,7 +117,8 @@ func (c *repetitionDiff) isHostAddress(r *hostRange, s span) bool {
 	return false
 }
 
-// hasOtherWait reports whether a frame polls anything that is not an output.
+// hasOtherWait reports whether a frame polls anything that is not an output, or whether the device
+// writes no host memory in it.
 func (c *repetitionDiff) hasOtherWait() bool {
 	if slices.ContainsFunc(c.pieces, func(p piece) bool { return p.op == stepPoll }) {
 		return true

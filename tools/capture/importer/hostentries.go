@@ -128,7 +128,7 @@ func (e *entryFinder) splitUses() (ok bool) {
 		if len(list) != n || n > hostMultiples {
 			return false
 		}
-		from := 0 // the first entry behind a wrap is the lowest one
+		from := 0 // after a wrap, the first entry is not the lowest
 		for k, r := range list {
 			if k > 0 && r.first-list[k-1].first > stride {
 				from = k
@@ -157,7 +157,7 @@ func hull(list []reach) (r reach) {
 	return r
 }
 
-// findStride returns the bytes by which most entries lie behind the one before.
+// findStride returns the most frequent distance in bytes from an entry to the next.
 func (e *entryFinder) findStride() (stride uint64) {
 	counts := map[uint64]int{}
 	for i := range e.seen[1:] {
@@ -177,7 +177,7 @@ func (e *entryFinder) findStride() (stride uint64) {
 	return stride
 }
 
-// place finds where each entry begins. An entry that shows no change is where the ring says.
+// place finds where each entry begins. An entry without a change follows the entry before.
 func (e *entryFinder) place() (reason string) {
 	if e.stride = e.findStride(); e.stride == 0 || e.stride > hostEntryMax {
 		return "at places that do not move by the same bytes from one time to the next"

@@ -17,11 +17,11 @@ import (
 // repetitions use, and adds all their bytes to each repetition.
 //
 // A part is at a fixed place, is an entry of a ring, or lies behind a pointer that the program
-// stores in the same repetition. Of a pointer that moves, each run uses the first one.
+// stores in the same repetition. If a pointer moves, each run uses that of the first repetition.
 type hostTurns struct {
 	*ringPlan
 	period   int
-	gaps     [][]hostGap // by repetition; the last one is behind its last access
+	gaps     [][]hostGap // by repetition; the last gap is after its last access
 	pointers [][]uint64  // that move: their values by repetition
 	storedIn []int       // by pointer: the gap in which the program stores it
 	reach    []uint64    // by pointer: bytes up to the next pointer of any repetition, or part
@@ -30,7 +30,7 @@ type hostTurns struct {
 	dropLine int
 }
 
-// hostGap is what happens to host memory before an access of the device.
+// hostGap is what happens to host memory before an access to the device.
 type hostGap struct {
 	first, end int // steps
 	line       int // of the access
@@ -46,7 +46,7 @@ type hostPart struct {
 	reach      // in the first repetition
 	wrote bool // by the device
 	gap   int
-	line  int // of the frame's next access of the device; 0: there is none
+	line  int // of the frame's next access to the device; 0: there is none
 	// Bytes whose values move with a ring, by address; and what the frame waits for
 	single map[uint64]bool
 	polls  []hostPoll
@@ -72,7 +72,7 @@ const (
 	hostEntryMax   = 1 << 16 // bytes of an entry
 	hostReachMax   = 1 << 20 // bytes behind a pointer
 	hostSmallMax   = 64      // bytes of a part that may be a status
-	hostMultiples  = 8       // repetitions of the accesses of the device that may be one of all
+	hostMultiples  = 8       // periods of a run that may be one repetition of the work
 	hostTouchesMax = 1 << 22
 	hostWorkMax    = 1 << 26
 )
@@ -94,8 +94,8 @@ func (p *program) isExactHostWindow(window uint16) bool {
 	return w.Kind == gen.WindowKindHost && p.hostSpaces[w.bar-hostBarBase].exact
 }
 
-// hostStart returns the first step that belongs to the accesses of a chunk: the program's first
-// store to host memory behind the chunk before.
+// hostStart returns the first step that belongs to a chunk: the program's first store to host
+// memory after the previous chunk.
 func (f *ringFinder) hostStart(at int) int {
 	from := 0
 	if at > 0 {
@@ -205,7 +205,7 @@ func (h *hostTurns) findGaps(start int) (reason string) {
 	return ""
 }
 
-// firstBehind returns the first step from one on that the program stores to host memory.
+// firstBehind returns the first step from i on in which the program stores to host memory.
 func (f *ringFinder) firstBehind(i int) int {
 	for ; i < f.steps.count && f.steps.at(i).op != stepHostStores; i++ {
 	}
@@ -360,8 +360,8 @@ func (h *hostTurns) findPointers() {
 	h.joinPages()
 }
 
-// joinPages lets a pointer reach what lies behind the pointers of pages of the same command that
-// always follow.
+// joinPages lets a pointer reach the next pages, too, if the same command has pointers to them and
+// they always follow each other.
 func (h *hostTurns) joinPages() {
 	for n := range h.pointers {
 		for {
@@ -436,7 +436,7 @@ func (p *hostPart) column(at uint64, width int) (list []uint64) {
 }
 
 // addBehindPointers makes parts of what is behind the pointers of each repetition, and leaves out
-// what is behind those of others.
+// changes behind pointers of other repetitions.
 func (h *hostTurns) addBehindPointers() (reason string) {
 	for n, p := range h.pointers {
 		for g := range h.period + 1 {
@@ -484,8 +484,8 @@ func (h *hostTurns) addBehindPointers() (reason string) {
 	return ""
 }
 
-// leaveOutAliases removes changes of the device that another mapping of the same page shows: of the
-// program's store, or of the buffer of the last command.
+// leaveOutAliases removes changes of the device that are the same page in another mapping: a store
+// of the program has the same data, or a change behind a pointer that was stored later.
 func (h *hostTurns) leaveOutAliases() {
 	for k := range h.gaps {
 		for g := range h.gaps[k] {
@@ -630,7 +630,7 @@ func (h *hostTurns) insert() {
 }
 
 // elementsOf returns the accesses of a part in a repetition. Behind a pointer, all repetitions have
-// the addresses of the first one.
+// the addresses of the first repetition.
 func (h *hostTurns) elementsOf(p *hostPart, k, chunk int) (list []element) {
 	width := uint64(2)
 	if p.end-p.first > hostSmallMax && !p.isEntry && p.first%4 == 0 && (p.end-p.first)%4 == 0 {

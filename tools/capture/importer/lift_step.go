@@ -51,7 +51,7 @@ func (l *lifter) ruleIndex(bar uint8, offset, size uint64) int {
 	return -1
 }
 
-// newBarStep makes a step of n adjacent accesses in a BAR outside TLB windows. a is the first. ok
+// newBarStep makes a step of n adjacent accesses in a BAR outside TLB windows. `a` is the first. ok
 // is false if they cannot be one step.
 func (l *lifter) newBarStep(a *traces.Access, n uint32) (s step, ok bool, err error) {
 	size := uint64(n) * uint64(a.Width)
@@ -95,7 +95,7 @@ func (l *lifter) isThroughTLB(a *traces.Access) bool {
 	return ok
 }
 
-// isConfigRegister reports whether an access is of a TLB window's configuration register.
+// isConfigRegister reports whether an access is of a configuration register of a TLB window.
 func (l *lifter) isConfigRegister(a *traces.Access) bool {
 	if l.board.TLB == nil {
 		return false
@@ -288,7 +288,7 @@ func (l *lifter) isTileMemory(a *windowTarget, address, size uint64) bool {
 	return true
 }
 
-// windowTarget is a target of a TLB window.
+// windowTarget is what a TLB window points to: tiles, and a page in each.
 type windowTarget struct {
 	route   fbs.TileRoute
 	address uint64
@@ -302,7 +302,6 @@ func (a *windowTarget) containsTile(x, y uint8) bool {
 	return x >= a.x0 && x <= a.x1 && y >= a.y0 && y <= a.y1
 }
 
-// reportMarks reports the number of marks.
 func (l *lifter) reportMarks() (out passResult, err error) {
 	if len(l.markNames)+l.emptyMarks == 0 {
 		return out, nil

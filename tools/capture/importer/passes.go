@@ -11,8 +11,8 @@ import (
 )
 
 // pointWindow emits a Point command if the window of step i does not point to the target of the
-// step yet. If step i is a mark after a configuration of a window, point does so for the access
-// after the mark.
+// step yet. If step i is a mark after a configuration of a window, the Point is for the access that
+// follows the mark.
 func (m *commandBuilder) pointWindow(i int) {
 	for m.steps.at(i).hasFlag(flagPointFirst) && m.steps.at(i).op == stepMark &&
 		i+1 < m.steps.count {
@@ -78,7 +78,6 @@ func (f *fencer) emitLastFence(m *commandBuilder) {
 	}
 }
 
-// reportFences reports the number of fences.
 func (m *commandBuilder) reportFences() (out passResult, err error) {
 	if m.fences.count > 0 {
 		out.summary = english.Count(m.fences.count, "store fence") + " after bulk copies"

@@ -1,8 +1,8 @@
 package importer
 
-// This file finds counters that the recorded program waited for, such as the completion pointer of
-// a queue: a replay that is slower than the device finds such a counter beyond the value that the
-// program saw. A poll then waits until the counter has reached the value (gen.ConditionReached).
+// A program may wait for a counter, such as the completion pointer of a queue. A replay that is
+// slower than the device finds the counter beyond the value that the program saw. So a poll waits
+// until the counter has reached the value (gen.ConditionReached).
 
 import (
 	"fmt"
@@ -127,7 +127,7 @@ func (f *pollDetector) pollLoads(c *polledRegister) {
 	}
 }
 
-// waitUntilReached changes the polls of a counter.
+// waitUntilReached makes the polls of a counter wait until it has reached the value.
 func (f *pollDetector) waitUntilReached(c *polledRegister, out *passResult) (polls int) {
 	for _, i := range c.pollSteps {
 		s := f.steps.at(i)

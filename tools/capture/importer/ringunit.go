@@ -65,7 +65,7 @@ func fitUnits(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
 	return r, r.checkUnits(points)
 }
 
-// checkUnits runs the ring beside the recording.
+// checkUnits compares the ring with the recording, and sets the laps.
 func (r *ringFit) checkUnits(points []ringPoint) (reason string) {
 	next, lap := r.first, 0
 	r.laps = make([][]int, len(points))

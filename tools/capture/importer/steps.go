@@ -17,7 +17,7 @@ const (
 	stepLoad            // an expected value, or bytes of an output tensor
 	stepIgnore          // a load whose value does not matter
 	stepCarryOut        // a load whose value goes into the scratch tensor
-	stepCarryIn         // a store of such a value
+	stepCarryIn         // a store of a value from the scratch tensor
 	stepPoll
 	stepMark
 	stepHostStores    // stores of the program to host memory, which are not accesses in the trace
@@ -59,14 +59,14 @@ type step struct {
 const (
 	// Plain memory: only the bytes matter, not the number and widths of the accesses
 	flagMemory   = 1 << iota
-	flagRepeated // count loads of one register, all of which returned value
+	flagRepeated // `count` loads of one register, all of which returned `value`
 	flagSplit    // part of an access that was split at the edge of a tensor
 	flagLoop     // poll made of a loop that waited
 	// The image points the window before this step, even if it already points there. Of a mark: the
 	// program had configured a window before the mark
 	flagPointFirst
 	flagCounter   // a poll that waits until a counter has reached its value
-	flagInterrupt // the first load behind an interrupt of the device
+	flagInterrupt // the first load after an interrupt of the device
 	flagChanged   // a poll that waits until the value is another one
 )
 
@@ -129,7 +129,6 @@ func (l *stepList) appendStep(s step) *step {
 	return &(*c)[len(*c)-1]
 }
 
-// addChunk appends an empty chunk.
 func (l *stepList) addChunk() {
 	last := len(l.spare) - 1
 	if last < 0 {
@@ -205,7 +204,6 @@ func (a *runArena) store(data []byte) (at uint64) {
 	return at
 }
 
-// bytes returns the bytes at a position.
 func (a *runArena) bytes(at, size uint64) []byte {
 	offset := at & (1<<32 - 1)
 	return a.chunks[at>>32][offset : offset+size : offset+size]
@@ -270,7 +268,6 @@ func (p *program) dataOf(s *step) []byte {
 	return traces.Bytes(s.value, s.width)
 }
 
-// maskOf returns the mask of a poll.
 func (p *program) maskOf(s *step) uint64 { return p.masks[s.operand] }
 
 // maskIndex returns the index of a mask in program.masks, which is a short list.
@@ -283,5 +280,4 @@ func (p *program) maskIndex(mask uint64) int32 {
 	return int32(index)
 }
 
-// ruleOfStep returns the board's access rule for a step.
 func (p *program) ruleOfStep(s *step) *boards.AccessRule { return &p.board.Rules[s.rule] }

@@ -118,7 +118,6 @@ func (f *pollDetector) noteUnfolded(l loop, list []turns) {
 	}
 }
 
-// countLoops counts the loops and their polls.
 func (f *pollDetector) countLoops() {
 	for _, l := range f.loops {
 		f.loopLoads += int(l.count)

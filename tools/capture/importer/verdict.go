@@ -20,7 +20,7 @@ type verdict struct {
 	registers               map[loadKey]*loadHistory
 	same, changed, seenOnce int // numbers of expects
 	ignored                 int // loads whose values are not compared
-	behindInterrupts        int // polls of the first load behind an interrupt
+	behindInterrupts        int // polls of the first load after an interrupt
 	carried                 int // stores of values that the image has loaded
 }
 

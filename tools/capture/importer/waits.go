@@ -12,7 +12,7 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// A driver that sleeps until an interrupt makes no loop: the load behind the interrupt returns the
+// A driver that sleeps until an interrupt makes no loop: the load after the interrupt returns the
 // final value. Such a load must become a poll.
 
 const (
@@ -93,7 +93,7 @@ func rounded(ns int64) int64 {
 	return ns / unit * unit
 }
 
-// medianOf returns the median of numbers of which each occurs counts times.
+// medianOf returns the median of numbers, of which counts says how often each occurs.
 func medianOf(counts map[int64]int) int64 {
 	sum := 0
 	for _, n := range counts {
@@ -142,7 +142,7 @@ func (f *pollDetector) isWait(s *step) bool {
 }
 
 // awaitedBits returns the bits that a wait waits for: those that the program clears by the store
-// right behind the load; if it does not, all.
+// right after the load, or else all.
 func (f *pollDetector) awaitedBits(i int, mask uint64) uint64 {
 	s := f.steps.at(i)
 	for k := i + 1; k < f.steps.count; k++ {

@@ -34,7 +34,7 @@ type Bar struct {
 }
 
 // Record is an access of the host program to a device, an access of a device to host memory, or
-// another line of a recording. An access to host memory happened during the access before it.
+// another line of a recording. FORMAT.md says when accesses to host memory happened.
 type Record struct {
 	Line int // number of the line in the text, from 1
 	Kind Kind
@@ -42,16 +42,15 @@ type Record struct {
 	// For BarWrite and BarRead: Data has several accesses of Width bytes each, to consecutive
 	// addresses. 0: Data has one access.
 	Width uint8
-	Bdf   uint32 // bus, device and function, for ConfigWrite and ConfigRead
+	Bdf   uint32 // of ConfigWrite and ConfigRead: bus, device and function; in version 2 a number
 	// offset in the BAR or in configuration space; bus address of HostWrite, HostRead, HostBoth
 	// and Memory
 	Offset uint64
-	Data   []byte // lowest address first; nil for Clock
+	Data   []byte // lowest address first; nil for Clock, Memory and Interrupt
 	Clocks uint32 // number of clock steps, for Clock
 	Size   uint64 // size in bytes, for Memory
 }
 
-// clone copies a record and its data.
 func (r *Record) clone() Record {
 	c := *r
 	c.Data = bytes.Clone(r.Data)
@@ -102,7 +101,7 @@ func Incomplete(err error) bool {
 	return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) || errors.Is(err, errTorn)
 }
 
-// Read reads a complete recording of one device. Its error is the error of ReadDevice.
+// Read is ReadDevice for a recording that has only one device.
 func Read(r io.Reader) (*Capture, error) { return ReadDevice(r, "") }
 
 // ReadDevice reads the records of one device of a recording, named as for EachRecord. The error is
@@ -278,7 +277,7 @@ func (p *parser) readHeader() {
 	}
 }
 
-// readRecord reads one record, or the END line.
+// readRecord reads a line behind the header: a record, a declaration, or the END line.
 func (p *parser) readRecord() {
 	p.readLine()
 	if p.err != nil {
@@ -399,7 +398,6 @@ func (p *parser) readInterrupt(r *Record) {
 	r.Offset = p.readNumber("interrupt", 10, 16)
 }
 
-// readAccess reads offset, size and data.
 func (p *parser) readAccess(r *Record) {
 	r.Offset = p.readNumber("offset", 16, 64)
 	size := p.readNumber("size", 10, 32)
@@ -465,7 +463,6 @@ func (p *parser) setCutError(err error) {
 	}
 }
 
-// readEnd reads the END line.
 func (p *parser) readEnd() {
 	p.hasEnd = true
 	if n := p.readNumber("count", 10, 64); n != p.records {

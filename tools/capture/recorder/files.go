@@ -45,8 +45,8 @@ var transferCalls = map[uint64]struct{ store, offset, vector bool }{
 var fileToFileCalls = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2},
 	unix.SYS_COPY_FILE_RANGE: {0, 2}}
 
-// handleOpenedFD handles a new file descriptor. If it is one of a device, it installs a filter,
-// so that later transfers with the descriptor stop the program.
+// handleOpenedFD handles a new file descriptor. If it is of a device file, a filter makes later
+// transfers with the descriptor stop the program.
 func (r *recording) handleOpenedFD(t *thread, fd uint64) {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
 	if memoryFile.MatchString(path) {

@@ -80,7 +80,6 @@ func physicalRuns(tid int, start, end uint64) (list []physicalRun) {
 	return list
 }
 
-// add adds a mapping of huge pages.
 func (p *hugePages) add(start, end uint64) {
 	p.unlocated = append(p.unlocated, pageRange{start: start, end: end})
 }

@@ -29,7 +29,6 @@ func (r *recording) resume(t *thread, signal unix.Signal) {
 	_ = ptrace(unix.PTRACE_CONT, t.tid, 0, uintptr(signal))
 }
 
-// handleThreadEnd handles the end of a thread.
 func (r *recording) handleThreadEnd(t *thread, status unix.WaitStatus) {
 	t.leaveCall()
 	delete(r.threads, t.tid)

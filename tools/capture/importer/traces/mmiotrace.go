@@ -110,7 +110,7 @@ func (m *mmiotrace) parseFirst(kind string, f *fields, list ...column) error {
 	return nil
 }
 
-// parseAll is like columns, but returns an error if more fields follow.
+// parseAll parses all fields of a record, and returns an error if more follow.
 func (m *mmiotrace) parseAll(kind string, f *fields, list ...column) error {
 	if err := m.parseFirst(kind, f, list...); err != nil {
 		return err
@@ -225,8 +225,8 @@ func (m *mmiotrace) addUnusable(d *pciDevice, op Op, format string, a ...any) er
 	return nil
 }
 
-// addEarly keeps a line until the device is known. Of more than two equal lines in a row, the first
-// and the last are enough.
+// addEarly keeps a line until the device is known. Of more than two lines of one kind and device in
+// a row, the first and the last are enough.
 func (m *mmiotrace) addEarly(a earlyAccess) {
 	n := len(m.early)
 	isLike := func(b earlyAccess) bool {
@@ -385,12 +385,11 @@ func (m *mmiotrace) addAccess(r *pciRange, a Access) error {
 		m.early = nil
 	}
 	if r.device != m.chosen {
-		m.board = nil // several devices were accessed: trace returns an error that lists them
+		m.board = nil // several devices were accessed: result returns an error that lists them
 	}
 	return m.passOn(&a)
 }
 
-// result returns the result for the device that was chosen.
 func (m *mmiotrace) result() (*Trace, error) {
 	if !m.hasVersion {
 		return nil,

@@ -340,7 +340,7 @@ func (m *machine) eachPiece(v *Vectors, at uint64, data []byte, move access) err
 const widestAccess = 16
 
 // pieceWidth returns the largest power of two that is at most `bytes` and to which an address is
-// aligned, up to `widest`.
+// aligned, up to widestAccess.
 func pieceWidth(at uint64, bytes int) int {
 	width := widestAccess
 	for width > bytes || at%uint64(width) != 0 {
