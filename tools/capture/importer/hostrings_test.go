@@ -166,7 +166,6 @@ func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte
 	q.store(0x100c, uint32(q.done%q.entries[1]))
 }
 
-// submit stores an entry.
 func (q *queueRecorder) submit(opcode, buffer uint64, block uint32) {
 	at := uint64(ioSQ + 64*q.tail)
 	q.word(at, opcode|uint64(q.id)<<16|1<<32)

@@ -32,9 +32,9 @@ type hostTurns struct {
 
 // hostGap is what happens to host memory before an access to the device.
 type hostGap struct {
-	first, end int // steps
-	line       int // of the access
-	touched    [2][]reach
+	first, end int                 // steps
+	line       int                 // of the access
+	touched    [2][]reach          // by byProgram, byDevice
 	contents   [2]map[reach]uint64 // hash of place in the page and data
 }
 
@@ -184,13 +184,13 @@ func (h *hostTurns) findGaps(start int) (reason string) {
 			}
 			o.contents = [2]map[reach]uint64{{}, {}}
 			for i := o.first; i < o.end; i++ {
-				f.eachHostChange(i, func(wrote int, at uint64, data []byte) {
+				f.eachHostChange(i, func(by int, at uint64, data []byte) {
 					all += len(data) / hostUnit
 					for len(data) > 0 {
 						n := min(uint64(len(data)), record.PageSize-at%record.PageSize)
 						r := reach{at, at + n}
-						o.touched[wrote] = append(o.touched[wrote], r)
-						o.contents[wrote][r] = maphash.Bytes(seed, data[:n]) ^ at%record.PageSize
+						o.touched[by] = append(o.touched[by], r)
+						o.contents[by][r] = maphash.Bytes(seed, data[:n]) ^ at%record.PageSize
 						at, data = at+n, data[n:]
 					}
 				})
@@ -214,8 +214,8 @@ func (f *ringFinder) firstBehind(i int) int {
 
 const byProgram, byDevice = 0, 1
 
-// eachHostChange calls do for each range of host memory that a step changes.
-func (f *ringFinder) eachHostChange(i int, do func(wrote int, bus uint64, data []byte)) {
+// eachHostChange calls `do` for each range of host memory that a step changes, with who changed it.
+func (f *ringFinder) eachHostChange(i int, do func(by int, bus uint64, data []byte)) {
 	s := f.steps.at(i)
 	switch {
 	case s.op == stepHostStores:
@@ -246,12 +246,12 @@ func (h *hostTurns) leaveOutIgnored() {
 }
 
 // remove removes ranges from what the gaps change. It returns how many changes it has made smaller.
-func (h *hostTurns) remove(of func(k, gap, wrote int) []reach) (count int) {
+func (h *hostTurns) remove(of func(k, gap, by int) []reach) (count int) {
 	for k := range h.gaps {
 		for g := range h.gaps[k] {
-			for wrote := range 2 {
-				list := &h.gaps[k][g].touched[wrote]
-				for _, out := range of(k, g, wrote) {
+			for by := range 2 {
+				list := &h.gaps[k][g].touched[by]
+				for _, out := range of(k, g, by) {
 					var rest []reach
 					for _, r := range *list {
 						if out.end <= r.first || r.end <= out.first {
@@ -290,10 +290,10 @@ func joined(list []reach, near uint64) (out []reach) {
 // addFixed makes parts of the places that most repetitions change.
 func (h *hostTurns) addFixed() {
 	for g := range h.period + 1 {
-		for wrote := range 2 {
+		for by := range 2 {
 			counts := map[uint64]int{}
 			for k := range h.gaps {
-				for _, r := range h.gaps[k][g].touched[wrote] {
+				for _, r := range h.gaps[k][g].touched[by] {
 					for at := r.first / hostUnit; at*hostUnit < r.end; at++ {
 						counts[at]++
 					}
@@ -306,7 +306,7 @@ func (h *hostTurns) addFixed() {
 				}
 			}
 			for _, r := range joined(often, hostJoinMax) {
-				h.addPart(hostPart{reach: r, wrote: wrote == byDevice, gap: g,
+				h.addPart(hostPart{reach: r, wrote: by == byDevice, gap: g,
 					bases: slices.Repeat([]uint64{r.first}, len(h.gaps))})
 			}
 		}
@@ -317,8 +317,8 @@ func (h *hostTurns) addFixed() {
 func (h *hostTurns) addPart(p hostPart) {
 	p.line = h.gaps[0][p.gap].line
 	h.list = append(h.list, p)
-	h.remove(func(k, g, wrote int) []reach {
-		if g != p.gap || (wrote == byDevice) != p.wrote {
+	h.remove(func(k, g, by int) []reach {
+		if g != p.gap || (by == byDevice) != p.wrote {
 			return nil
 		}
 		return []reach{{p.bases[k], p.bases[k] + p.end - p.first}}
@@ -388,8 +388,8 @@ func (h *hostTurns) clearParts() []hostPart {
 		whole[k] = slices.Clone(h.gaps[k])
 		for g := range h.gaps[k] {
 			o, counts := &h.gaps[k][g], map[uint64]int{}
-			for wrote := range 2 {
-				for _, hash := range o.contents[wrote] {
+			for by := range 2 {
+				for _, hash := range o.contents[by] {
 					counts[hash]++
 				}
 			}
@@ -440,12 +440,12 @@ func (p *hostPart) column(at uint64, width int) (list []uint64) {
 func (h *hostTurns) addBehindPointers() (reason string) {
 	for n, p := range h.pointers {
 		for g := range h.period + 1 {
-			for wrote := range 2 {
+			for by := range 2 {
 				var list []reach
 				count := 0
 				for k := range h.gaps {
 					before := len(list)
-					for _, r := range h.gaps[k][g].touched[wrote] {
+					for _, r := range h.gaps[k][g].touched[by] {
 						first, end := max(r.first, p[k]), min(r.end, p[k]+h.reach[n])
 						if first < end {
 							list = append(list, reach{first - p[k], end - p[k]})
@@ -455,16 +455,16 @@ func (h *hostTurns) addBehindPointers() (reason string) {
 						count++
 					}
 				}
-				if wrote == byDevice && 0 < count && 4*count < 3*len(h.gaps) {
+				if by == byDevice && 0 < count && 4*count < 3*len(h.gaps) {
 					return fmt.Sprintf("line %d: the device writes behind an address that the "+
 						"program stores, but only in some repetitions", h.gaps[0][g].line)
 				}
-				if wrote == byProgram && h.storedIn[n] < g && 2*count <= len(h.gaps) {
+				if by == byProgram && h.storedIn[n] < g && 2*count <= len(h.gaps) {
 					continue // the memory is used for something else
 				}
 				for _, r := range joined(list, hostJoinMax) {
 					part := hostPart{reach: reach{p[0] + r.first, p[0] + r.end},
-						wrote: wrote == byDevice, gap: g}
+						wrote: by == byDevice, gap: g}
 					for k := range h.gaps {
 						part.bases = append(part.bases, p[k]+r.first)
 					}
@@ -526,8 +526,8 @@ func (h *hostTurns) readParts(parts []hostPart) {
 	at := 0
 	apply := func(end int, only int) {
 		for i := at; i < end; i++ {
-			f.eachHostChange(i, func(wrote int, bus uint64, data []byte) {
-				if only < 0 || only == wrote {
+			f.eachHostChange(i, func(by int, bus uint64, data []byte) {
+				if only < 0 || only == by {
 					memory.Set(bus, data)
 				}
 			})
@@ -541,16 +541,16 @@ func (h *hostTurns) readParts(parts []hostPart) {
 			o := &h.gaps[k][g]
 			apply(o.first, -1)
 			at = max(at, o.first)
-			for _, wrote := range []int{byDevice, byProgram} {
+			for _, by := range []int{byDevice, byProgram} {
 				for i := range parts {
-					if p := &parts[i]; p.gap == g && wrote == byProgram && p.mayHavePositions() {
+					if p := &parts[i]; p.gap == g && by == byProgram && p.mayHavePositions() {
 						p.before = append(p.before, memory.Bytes(p.bases[k], p.end-p.first))
 					}
 				}
-				apply(o.end, wrote)
+				apply(o.end, by)
 				for i := range parts {
 					p := &parts[i]
-					if p.gap == g && p.wrote == (wrote == byDevice) {
+					if p.gap == g && p.wrote == (by == byDevice) {
 						p.values = append(p.values, memory.Bytes(p.bases[k], p.end-p.first))
 					}
 				}

@@ -340,8 +340,7 @@ func (r *recording) eachDMARange(s *space, address, n uint64,
 }
 
 // recordDeviceWords records what a device has written to the words of h in which n bytes at the
-// offset `at` lie, and before it the program's earlier stores. It does nothing if the device wrote
-// nothing there, or if it cannot read these words of the area.
+// offset `at` lie. The program's earlier stores come first.
 func (m *memory) recordDeviceWords(a *area, h *dmaRange, at, n uint64) {
 	first, end := at&^(wordSize-1), min((at+n+wordSize-1)&^(wordSize-1), h.size)
 	now := make([]byte, end-first)
