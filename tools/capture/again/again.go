@@ -44,9 +44,9 @@ const (
 	Missing   Kind = "missing"   // a store that only one recording has
 	Carried   Kind = "carried"   // a store has a value that a register returned before
 	Returned  Kind = "returned"  // a number of the program's choice, which the device returns
-	Gone      Kind = "gone"      // all loads of one recording returned only ones
+	Gone      Kind = "gone"      // all loads of one recording returned only 1 bits
 	Derived   Kind = "derived"   // a store has a value that follows from what a register returned
-	Interrupt Kind = "interrupt" // a store has an address of that machine's interrupt controller
+	Interrupt Kind = "interrupt" // a store has an interrupt address of the recording machine
 	Unknown   Kind = "unknown"   // a store has another value, for no reason that is known
 )
 
@@ -55,7 +55,7 @@ type Difference struct {
 	Kind  Kind  `json:"kind"`
 	Place Place `json:"place"`
 	Count int   `json:"count"`
-	// Lines and values of the first, in both recordings. Waits: A and B count the loads.
+	// Lines and values of the first, in both recordings. Of Waits, A and B count the loads.
 	LineA  int    `json:"line_a"`
 	LineB  int    `json:"line_b"`
 	A      uint64 `json:"a"`
@@ -120,8 +120,8 @@ func Compare(a, b *Recording, isInput func(p Place) bool) (*Comparison, error) {
 	return c.to, nil
 }
 
-// onlyOnes returns the line of the first load if all loads returned only ones, as of a device that
-// is gone; otherwise 0.
+// onlyOnes returns the line of the first load if all loads returned only 1 bits, as of a device
+// that is gone; otherwise 0.
 func onlyOnes(list []traces.Access) (line int) {
 	for i := range list {
 		a := &list[i]
@@ -153,7 +153,6 @@ func (c *comparer) addMissing(from, to pair) {
 // pair is an index or a line in each recording.
 type pair struct{ a, b int }
 
-// comparer is the state of Compare.
 type comparer struct {
 	a, b    []traces.Access
 	isInput func(p Place) bool
@@ -187,7 +186,6 @@ func (c *comparer) align() (list []pair, err error) {
 	return list, nil
 }
 
-// storesOf returns the indexes of the stores, and their places.
 func storesOf(list []traces.Access) (stores []int, places []Place) {
 	for i := range list {
 		if list[i].Op == traces.OpStore {

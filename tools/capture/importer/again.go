@@ -39,8 +39,8 @@ func (o *Options) ReadRepeated(trace io.Reader) (*Repetitions, error) {
 	return &Repetitions{options: o, trace: t, recording: recording}, nil
 }
 
-// Compare compares the trace with another one. The error is an *Error. If it is about a store that
-// no image can repeat, Compare returns the comparison, too.
+// Compare compares the trace with another one. The error is an *Error. If it names a difference
+// that no image can repeat, Compare returns the comparison, too.
 func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
 	t, recording, err := r.options.readWhole(other)
 	if err != nil {
@@ -169,7 +169,6 @@ func (o *Options) addCarry(m again.Move) Range {
 	return c.From
 }
 
-// isOmitted reports whether an access is in a range of Omit.
 func (o *Options) isOmitted(a *traces.Access) bool {
 	return slices.ContainsFunc(o.Omit, func(r Range) bool {
 		p := r.Place.withDefaultBar(o.Bar)

@@ -100,7 +100,7 @@ func (f *pollDetector) isLoneLoad(i int) bool {
 		!(i+1 < f.steps.count && isAdjacent(s, f.steps.at(i+1)))
 }
 
-// storesTo reports whether a store goes to a tile or BAR, in the form of register.tile.
+// storesTo reports whether a store goes to a tile or BAR. `tile` has the form of register.tile.
 func (f *pollDetector) storesTo(s *step, tile uint32) bool {
 	if s.target < 0 {
 		return tile == uint32(f.windows[s.window].bar)

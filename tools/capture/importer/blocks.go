@@ -79,7 +79,7 @@ func (f *blockFinder) Both(int, int64, uint64, []byte) error { return nil }
 
 func (f *blockFinder) Memory(int, uint64, uint64) error { return nil }
 
-// addAccess extends the block, or ends it and begins another one.
+// addAccess extends the block, or ends it and begins the next block.
 func (f *blockFinder) addAccess(a mock.Access) {
 	next := f.first
 	next.Address += f.size

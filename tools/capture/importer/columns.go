@@ -62,7 +62,6 @@ func (f *finder) newPiece(at int) piece {
 	return p
 }
 
-// markDiffering marks the bytes that differ from the first repetition.
 func (p *piece) markDiffering(first, other []byte) {
 	if bytes.Equal(first, other) {
 		return
@@ -242,7 +241,7 @@ func (b patch) differingSpans() (list []span) {
 	return list
 }
 
-// appendSpan appends a span, or extends the last one if the distance is at most gap.
+// appendSpan appends a span, or extends the last span if the distance is at most `gap`.
 func appendSpan(list []span, s span, gap uint64) []span {
 	if n := len(list); n > 0 && s.from <= list[n-1].to+gap {
 		list[n-1].to = max(list[n-1].to, s.to)

@@ -30,7 +30,6 @@ func (e *extent) setRange(c *lmb.Command, s *step) {
 	}
 }
 
-// nextPosition returns the position of the next access.
 func (m *commandBuilder) nextPosition(at position) position {
 	if at.k+1 < m.steps.at(at.i).elementCount() {
 		return position{at.i, at.k + 1}
@@ -72,7 +71,6 @@ func (m *commandBuilder) extend(e *extent) {
 		max(e.widthMax, w)
 }
 
-// longestExtent returns the longest extent from an access on.
 func (m *commandBuilder) longestExtent(at position) extent {
 	e := m.newExtent(at)
 	for m.isPassEnabled("coalesce") && m.canExtend(&e) {

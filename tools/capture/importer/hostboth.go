@@ -70,7 +70,7 @@ func (l *lifter) mayLeaveOut(line int, time int64, bus, size uint64) bool {
 		inside && l.isInHostFrame() && !l.isInHostParts(bus, size)
 }
 
-// isAfterPart reports whether a line is behind the part that is imported.
+// isAfterPart reports whether a line is after the part that is imported.
 func (l *lifter) isAfterPart(line int) bool {
 	l.part.advanceTo(line)
 	return l.part.began && !l.part.inside

@@ -209,8 +209,8 @@ func (c *repetitionDiff) recordContents(ranges []hostRange, wrote bool) bool {
 }
 
 // Memory adds host memory that the device may access from this line on. Ranges in the same MiB, and
-// adjacent ranges, become one window. At the end, trimHosts removes its bytes before the first one
-// that the device accesses.
+// adjacent ranges, become one window. At the end, trimHosts removes the bytes of the window before
+// the first byte that the device accesses.
 func (l *lifter) Memory(line int, bus, size uint64) error {
 	l.host.exact = true
 	l.flushDeviceWrites(0)

@@ -128,7 +128,7 @@ func (e *entryFinder) splitUses() (ok bool) {
 		if len(list) != n || n > hostMultiples {
 			return false
 		}
-		from := 0 // after a wrap, the first entry is not the lowest
+		from := 0 // if the ring wraps here, the first entry is not the lowest
 		for k, r := range list {
 			if k > 0 && r.first-list[k-1].first > stride {
 				from = k

@@ -9,7 +9,7 @@ import (
 // In a frame with rings in host memory, the image stores and awaits all bytes of each part of
 // Options.hostParts, because the lines of the frame show only what has changed.
 
-// isInHostFrame reports whether the current line is in such a frame.
+// isInHostFrame reports whether the current line is in a frame with rings in host memory.
 func (l *lifter) isInHostFrame() bool {
 	return l.options.hostParts != nil && l.cut.current == segmentFrame
 }

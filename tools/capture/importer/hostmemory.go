@@ -66,8 +66,8 @@ func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byt
 	return nil
 }
 
-// processRead processes a read of the device. Of exact memory, the line is instead a store of the
-// program before the next line.
+// processRead processes a read of the device. If the memory is exact, the line stands for a store
+// of the program before the next line.
 func (l *lifter) processRead(line int, time int64, s hostStore, inside, between bool) {
 	h, early := &l.hostSpaces[s.host], !inside && !between
 	stored := []hostStore{s}

@@ -328,7 +328,6 @@ func (h *hostTensors) addDeviceWrite(s step, n int, within bool, out *stepList) 
 	}
 }
 
-// isInOutput reports whether a step accesses an output.
 func (h *hostTensors) isInOutput(s *step) bool {
 	return slices.ContainsFunc(h.indexes, func(i int) bool {
 		from, to := h.loadedPart(s, &h.tensors[i])

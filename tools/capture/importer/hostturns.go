@@ -484,8 +484,8 @@ func (h *hostTurns) addBehindPointers() (reason string) {
 	return ""
 }
 
-// leaveOutAliases removes changes of the device that are the same page in another mapping: a store
-// of the program has the same data, or a change behind a pointer that was stored later.
+// leaveOutAliases removes changes of the device that show the same page in another mapping: a store
+// of the program, or a change behind a pointer that was stored later, has the same data.
 func (h *hostTurns) leaveOutAliases() {
 	for k := range h.gaps {
 		for g := range h.gaps[k] {

@@ -195,7 +195,6 @@ func ImportPacked(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	return l.runPasses(t)
 }
 
-// runPasses runs the passes and returns the image and the report.
 func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	if l.part.outsideCount > 0 {
 		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part",

@@ -39,7 +39,7 @@ type lifter struct {
 	tlb           *boards.TLBLayout
 	tlbStates     map[int]*tlbState
 	targetIndexes map[targetKey]int32
-	// Accesses of configuration registers, Points, and windows that no access followed
+	// Accesses of configuration registers; Points; windows that no access followed
 	configStores, configLoads, pointCount, unusedWindows int
 	// Accesses through TLB windows, and all others
 	windowAccesses, otherAccesses int

@@ -95,7 +95,6 @@ func (l *lifter) isThroughTLB(a *traces.Access) bool {
 	return ok
 }
 
-// isConfigRegister reports whether an access is of a configuration register of a TLB window.
 func (l *lifter) isConfigRegister(a *traces.Access) bool {
 	if l.board.TLB == nil {
 		return false
@@ -185,7 +184,7 @@ func (l *lifter) lineStrideMax(s *step, ns int64) int {
 // toMicroseconds returns a time in microseconds, limited to what a step can store.
 func toMicroseconds(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-1)) }
 
-// addStep appends a step, or merges it into the last one.
+// addStep appends a step, or merges it into the last step.
 func (l *lifter) addStep(s *step, data []byte) error {
 	n := int(s.count)
 	l.prepareAccess(s)
@@ -292,7 +291,7 @@ func (l *lifter) isTileMemory(a *windowTarget, address, size uint64) bool {
 type windowTarget struct {
 	route   fbs.TileRoute
 	address uint64
-	// Rectangle of tiles, in NoC 0 coordinates or translated ones.
+	// Rectangle of tiles, in NoC 0 or translated coordinates
 	x0, y0, x1, y1 uint8
 	kinds          [2]chips.TileKind // kinds of the corner tiles; 0: unknown
 	shown          homeSet           // the same tiles by number; set when the target is added
@@ -313,7 +312,6 @@ func (l *lifter) reportMarks() (out passResult, err error) {
 	return out, nil
 }
 
-// addMark appends a mark of the trace as a step.
 func (l *lifter) addMark(a *traces.Access) {
 	name := markName(a.Name)
 	if name == "" {

@@ -29,7 +29,6 @@ func (m *commandBuilder) pointWindow(i int) {
 	m.emit(m.pointCommand(s.window, s.target))
 }
 
-// pointCommand returns the command that points a window.
 func (p *program) pointCommand(window uint16, at int32) *lmb.Command {
 	a := &p.targets[at]
 	return &lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window,
@@ -98,7 +97,6 @@ func (p *program) isResetRegister(at *windowTarget, s *step) bool {
 	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && cores
 }
 
-// recordCoreStart records a store that starts cores.
 func (l *lifter) recordCoreStart(s *step, at *windowTarget) {
 	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isResetRegister(at, s) ||
 		uint32(s.value)&l.board.Reset.Mask == l.board.Reset.Mask {

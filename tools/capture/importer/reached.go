@@ -33,7 +33,6 @@ func (c *polledRegister) isLikelyCounter() bool {
 // isCounterMask reports whether mask has some of its lowest bits set, and no other.
 func isCounterMask(mask uint64) bool { return mask != 0 && mask&(mask+1) == 0 }
 
-// hasReached reports whether a counter with the value `later` has reached `value`.
 func hasReached(later, value, mask uint64) bool {
 	return fbs.ConditionMet(&fbs.Command{Mode: uint8(gen.ConditionReached), Mask: mask,
 		Value: value}, later)

@@ -13,7 +13,6 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// loadOnMock encodes an image and loads it on a mock of its device.
 func loadOnMock(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Device) {
 	t.Helper()
 	board := chips.BoardByName(image.Devices[0].Board)

@@ -22,7 +22,7 @@ type ringWriter struct {
 	parts   []movedPart   // stores to host memory that wait for those of entries before them
 	done    map[int]bool  // uses
 	indexes map[*plannedRing]uint16
-	widths  map[uint16]uint64 // by ring: first entry from begin, and all steps, ORed
+	widths  map[uint16]uint64 // by ring: first minus begin, and all steps, ORed
 }
 
 // addRings adds the rings to the image: init ends with a reset of each, and the commands of the

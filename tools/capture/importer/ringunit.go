@@ -171,7 +171,7 @@ func (f *ringFinder) specOf(e *element, isValue bool) *RingSpec {
 	return nil
 }
 
-// follows reports whether an access is the next one of the same entry.
+// follows reports whether an access is the next access of the same entry.
 func (f *ringFinder) follows(before, e *element) bool {
 	next := before.address + uint64(before.width)
 	if s := f.specOf(before, false); s != nil && s.Unit != 0 && next == s.End {

@@ -45,7 +45,7 @@ func (w *ringWriter) widen(c *lmb.Command, u *ringUse) bool {
 	return true
 }
 
-// wideWindow returns the window of a size that shows the address base in the tiles of `like`.
+// wideWindow returns the window of a size that shows the address `base` in the tiles of `like`.
 func (w *ringWriter) wideWindow(like *lmb.Window, shown *windowTarget, base,
 	size uint64) (window uint16) {
 	point := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Value: base,

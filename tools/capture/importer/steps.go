@@ -7,7 +7,6 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// stepOp is the operation of a step.
 type stepOp uint8
 
 const (
@@ -31,7 +30,7 @@ const (
 type step struct {
 	time int64 // time of the first access in nanoseconds
 	// The value that is stored, loaded or awaited. If the bytes are stored elsewhere, the position
-	// of the first one: in program.runData (a run), in the data of a tensor, or in host memory
+	// of the first: in program.runData (a run), in the data of a tensor, or in host memory
 	// (stepRelocate)
 	value  uint64
 	offset uint32 // offset in the window, in bytes
@@ -67,10 +66,9 @@ const (
 	flagPointFirst
 	flagCounter   // a poll that waits until a counter has reached its value
 	flagInterrupt // the first load after an interrupt of the device
-	flagChanged   // a poll that waits until the value is another one
+	flagChanged   // a poll that waits until the register has another value
 )
 
-// accessesDevice reports whether a step accesses the device.
 func (s *step) accessesDevice() bool { return s.op >= stepStore && s.op <= stepPoll }
 
 func (s *step) hasFlag(flag uint8) bool { return s.flags&flag != 0 }
@@ -86,7 +84,6 @@ func (s *step) elementCount() uint32 {
 // size returns the number of bytes that a step accesses.
 func (s *step) size() uint64 { return uint64(s.elementCount()) * uint64(s.width) }
 
-// lastTime returns the time of the last access.
 func (s *step) lastTime() int64 {
 	if s.op == stepPoll {
 		return s.time
@@ -94,7 +91,6 @@ func (s *step) lastTime() int64 {
 	return s.time + int64(s.durationUs)*1000
 }
 
-// lineOf returns the line of access k.
 func (s *step) lineOf(k uint32) int {
 	return int(s.line + k*uint32(s.lineStride))
 }
@@ -221,7 +217,6 @@ func (a *runArena) extend(at, size uint64, data []byte) bool {
 	return true
 }
 
-// singleAccess returns access k of a step as a step.
 func (p *program) singleAccess(s *step, k uint32) step { return p.accessRange(s, k, k+1) }
 
 // accessRange returns the accesses from first up to, but not including, end as a step.
@@ -257,7 +252,6 @@ func (p *program) valueOf(s *step, k uint32) uint64 {
 	return traces.Little(p.dataOf(s)[k*uint32(s.width):][:s.width])
 }
 
-// dataOf returns the bytes that a step stores or loads.
 func (p *program) dataOf(s *step) []byte {
 	switch {
 	case s.tensorIndex() >= 0:

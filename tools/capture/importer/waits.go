@@ -65,8 +65,8 @@ func (f *pollDetector) findWaits() {
 	f.likelyWaits = found
 }
 
-// eachPause calls do for each access but the first one, with the time since the access before it,
-// in nanoseconds. Of a step of n accesses, do gets the mean of the pauses inside it.
+// eachPause calls `do` for each access but the first, with the time since the access before it, in
+// nanoseconds. Of a step of n accesses, `do` gets the mean of the pauses inside it.
 func (f *pollDetector) eachPause(do func(i int, pause int64, n int)) {
 	var before *step
 	for i := range f.steps.count {
@@ -84,7 +84,7 @@ func (f *pollDetector) eachPause(do func(i int, pause int64, n int)) {
 	}
 }
 
-// rounded returns a time with three digits, so that there are few different ones.
+// rounded returns a time with three digits, so that few times differ.
 func rounded(ns int64) int64 {
 	unit := int64(1)
 	for ns/unit >= 1000 {

@@ -13,7 +13,8 @@ const PageSize = 4096
 // Pages has the known contents of host memory, by address. Recorders compare memory with the
 // contents that the recording has, and the importer follows these contents through a recording.
 type Pages struct {
-	// Memory that was never set is unknown; otherwise it is known to be zero, as after a MEM line.
+	// True: memory that was never set is unknown. False: it is known to be zero, as after a MEM
+	// line.
 	Unknown bool
 
 	pages map[uint64]page // by number: the address divided by PageSize

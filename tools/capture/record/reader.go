@@ -42,7 +42,8 @@ type Record struct {
 	// For BarWrite and BarRead: Data has several accesses of Width bytes each, to consecutive
 	// addresses. 0: Data has one access.
 	Width uint8
-	Bdf   uint32 // of ConfigWrite and ConfigRead: bus, device and function; in version 2 a number
+	// Of ConfigWrite and ConfigRead: bus, device and function; in version 2 number of the device
+	Bdf uint32
 	// offset in the BAR or in configuration space; bus address of HostWrite, HostRead, HostBoth
 	// and Memory
 	Offset uint64
@@ -277,7 +278,7 @@ func (p *parser) readHeader() {
 	}
 }
 
-// readRecord reads a line behind the header: a record, a declaration, or the END line.
+// readRecord reads a line after the header: a record, a declaration, or the END line.
 func (p *parser) readRecord() {
 	p.readLine()
 	if p.err != nil {

@@ -48,7 +48,6 @@ type follower struct {
 	remote unix.RemoteIovec
 }
 
-// memoryCopy is a copy of a range of memory.
 type memoryCopy struct {
 	start uint64
 	bytes []byte

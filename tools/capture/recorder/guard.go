@@ -55,7 +55,6 @@ func (g *guard) clone() *guard {
 		storeCost: map[uint64]int{}}
 }
 
-// isClosedAt reports whether an address is in a closed page.
 func (s *space) isClosedAt(address uint64) bool {
 	a := s.areaAt(address)
 	return a != nil && a.isClosed(address)

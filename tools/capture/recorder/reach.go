@@ -41,7 +41,6 @@ type dmaRange struct {
 	isReadOnly bool // the device only reads the range
 }
 
-// lastBus returns the bus address of the last byte.
 func (m *dmaRange) lastBus() uint64 { return m.bus + m.size - 1 }
 
 // mappingStartFrom returns the bus address of the first mapping in m that begins at or after a bus

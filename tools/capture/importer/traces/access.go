@@ -20,7 +20,7 @@ const (
 	OpLoad
 	OpStore
 	OpMark // text that a user wrote into the trace
-	// The next two: no image can repeat this, for the reason in Name; an error, unless left out
+	// No image can repeat the next two, for the reason in Name: an error, unless they are left out
 	OpRejected  // an access that the trace describes
 	OpLost      // accesses that the trace lacks, of which nothing is known
 	OpInterrupt // the device raised an interrupt

@@ -191,8 +191,8 @@ func (m *rwmmio) count(address uint64, a Access) {
 	s.count(a)
 }
 
-// regionOf returns the region of the BAR that contains an address, or nil. If several do, it is the
-// one that begins last: BarSizesAreLimits.
+// regionOf returns the region of the BAR that contains an address, or nil. With BarSizesAreLimits
+// there may be several: it returns the one that begins last.
 func (m *rwmmio) regionOf(address uint64) (found *Region) {
 	for i := range m.source.Regions {
 		r := &m.source.Regions[i]

@@ -211,7 +211,6 @@ func (s *scalable) isActive(v *Vectors, element int) bool {
 	return !s.governed || v.P[s.predicate][bit/8]>>(bit%8)&1 == 1
 }
 
-// anyActive reports whether any element of the vector is active.
 func (s *scalable) anyActive(v *Vectors) bool {
 	for n := range v.Length / s.element {
 		if s.isActive(v, n) {
