@@ -53,7 +53,7 @@ type Candidate struct {
 	counterCycle     int   // repetitions after which counters start again; 0: unknown
 
 	isNegligible bool // too small to be shown
-	// In each repetition the program stores to host memory, and in some the device does
+	// In each repetition the program stores to host memory, and in some the device writes there
 	usesHostMemory    bool
 	hasEndlessCounter bool    // a counter was not seen to start again
 	countsInside      bool    // an input has a counter

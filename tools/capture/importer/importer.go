@@ -175,8 +175,8 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Import makes an image of a trace. The image has the sequence "main", and "safe" if the program
-// started several tiles. The error is an *Error.
+// Import makes an image of a trace. The image has the sequence "main", or those of Options.Frame,
+// and "safe" if the program started several tiles. The error is an *Error.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	image, report, err := ImportPacked(r, o)
 	if err == nil {

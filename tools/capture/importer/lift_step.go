@@ -277,7 +277,8 @@ func mirrorCoordinate(v, size uint8) uint8 {
 	return v
 }
 
-// isTileMemory reports whether a range is memory in every tile that a window reaches.
+// isTileMemory reports whether a range is memory in the tiles that a window reaches, of which it
+// looks at the corners.
 func (l *lifter) isTileMemory(a *windowTarget, address, size uint64) bool {
 	for _, k := range a.kinds {
 		if k == 0 || l.chip.Grid.FindMemory(k, address, size) == nil {

@@ -21,7 +21,7 @@ type ringFit struct {
 	laps              [][]int  // by point and repetition
 	parity            uint64   // bit that changes with each lap; 0: none
 	how               string   // what showed begin and end
-	// Without a recorded end: all of lowest to highest agree with the recording
+	// Without a recorded end: each end from lowest to highest agrees with the recording
 	lowest, highest uint64
 	hasWrap         bool
 	wrapLine        int

@@ -29,7 +29,7 @@ type Capture struct {
 
 // Bar is a base address register. If Size is 0, the device does not have it.
 type Bar struct {
-	Base uint64 // physical address inside the simulator
+	Base uint64 // physical address, in version 1 inside the simulator; 0 for a file
 	Size uint64 // bytes
 }
 
@@ -48,7 +48,7 @@ type Record struct {
 	// and Memory
 	Offset uint64
 	Data   []byte // lowest address first; nil for Clock, Memory and Interrupt
-	Clocks uint32 // number of clock steps, for Clock
+	Clocks uint32 // for Clock: steps of the simulator's clock; in version 2 nanoseconds
 	Size   uint64 // size in bytes, for Memory
 }
 
@@ -67,8 +67,8 @@ const (
 	ConfigWrite                 // the host wrote PCI configuration space
 	ConfigRead                  // the host read PCI configuration space
 	HostWrite                   // the device wrote host memory
-	HostRead                    // the device read host memory
-	Clock                       // time passed in the device
+	HostRead                    // the device read host memory; after Memory: the program stored it
+	Clock                       // time passed
 	Mark                        // Data is a text that the program wrote to the recording
 	Note                        // Data is a text of the recorder
 	Gap                         // Data says what is missing

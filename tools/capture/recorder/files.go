@@ -23,7 +23,7 @@ var memoryFile = regexp.MustCompile(`^/proc/\d+/mem$`)
 type fileTransfer struct {
 	device  string
 	dir     string
-	file    string // name in the directory (config, reset, remove, rescan or resourceN), or vfio
+	file    string // name in the directory (config, reset, remove or resourceN), or vfio
 	isStore bool
 	offset  uint64 // offset in the file; the position before the call if the call has no offset
 }
