@@ -50,7 +50,7 @@ func (f *pollDetector) turnsOf(l loop) turns {
 	for t.first > l.head && f.runOf[t.first-1] == f.runOf[t.first-1+t.period] {
 		t.first--
 	}
-	for range t.period - 1 { // the last turn goes on behind the load that waited
+	for range t.period - 1 { // the last turn goes on after the load that waited
 		if int(t.end) == len(f.loads) || f.runOf[t.end] != f.runOf[t.end-t.period] {
 			break
 		}

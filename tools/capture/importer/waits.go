@@ -197,7 +197,7 @@ func (p *program) isPausedLoad(s *step, pause int64) bool {
 		!s.hasFlag(flagMemory) && p.isLongPause(pause)
 }
 
-// awaitsPausedLoads reports whether loads behind pauses become polls.
+// awaitsPausedLoads reports whether loads after pauses become polls.
 func (p *program) awaitsPausedLoads() bool {
 	var none step
 	count, before := 0, &none
@@ -212,7 +212,7 @@ func (p *program) awaitsPausedLoads() bool {
 	return count <= pausedLoadsMax && p.isPassEnabled("fold")
 }
 
-// appendPausedLoad makes a poll, for all bits, of the first of the loads s behind a pause: the
+// appendPausedLoad makes a poll, for all bits, of the first of the loads s after a pause: the
 // value may come as late as it came to the program.
 func (p *program) appendPausedLoad(s *step, pause int64, list *stepList) {
 	poll := p.singleAccess(s, 0)
@@ -231,7 +231,7 @@ func (p *program) appendPausedLoad(s *step, pause int64, list *stepList) {
 	}
 }
 
-// setInterval lets an interrupt wake a poll behind an interrupt or a pause. Other steps have none.
+// setInterval lets an interrupt wake a poll after an interrupt or a pause. Other steps have none.
 func (p *program) setInterval(s *step, pause int64) {
 	if s.op != stepPoll {
 		return
