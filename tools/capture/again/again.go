@@ -44,9 +44,9 @@ const (
 	Missing   Kind = "missing"   // a store that only one recording has
 	Carried   Kind = "carried"   // a store has a value that a register returned before
 	Returned  Kind = "returned"  // a number of the program's choice, which the device returns
-	Gone      Kind = "gone"      // one recording has loaded only ones
+	Gone      Kind = "gone"      // all loads of one recording returned only 1 bits
 	Derived   Kind = "derived"   // a store has a value that follows from what a register returned
-	Interrupt Kind = "interrupt" // a store has an address of the recording machine's controller
+	Interrupt Kind = "interrupt" // a store has an interrupt address of the recording machine
 	Unknown   Kind = "unknown"   // a store has another value, for no reason that is known
 )
 
@@ -55,7 +55,7 @@ type Difference struct {
 	Kind  Kind  `json:"kind"`
 	Place Place `json:"place"`
 	Count int   `json:"count"`
-	// The first of them: lines and values of both recordings. Of a wait: how often each loaded.
+	// Lines and values of the first, in both recordings. Of Waits, A and B count the loads.
 	LineA  int    `json:"line_a"`
 	LineB  int    `json:"line_b"`
 	A      uint64 `json:"a"`
@@ -73,7 +73,7 @@ type Comparison struct {
 	Transfers   int          `json:"transfers"` // of host memory, that both have
 	Differences []Difference `json:"differences"`
 	Moves       []Move       `json:"-"` // registers that stores carry values to
-	// Lines of a with loads of registers whose values vary there
+	// By the line of a load in the imported recording: the register, whose value varies there
 	Varying map[int]Place `json:"-"`
 }
 
@@ -83,11 +83,10 @@ type Move struct {
 	Loads    map[int]int // lines of stores and their loads, in the recording that is imported
 }
 
-// unalignedMax is the share of stores that only one recording may have.
-const unalignedMax = 100 // one of that many
+const unalignedMax = 100 // one of that many stores may be in only one recording
 
-// Compare compares recording a with another recording b of the same work. isInput reports whether
-// all of a place of a is data of a named input.
+// Compare compares the imported recording `a` with another recording `b` of the same work. isInput
+// reports whether a place of `a` lies wholly in data of a named input.
 //
 // Stores are aligned by place, in order. Between two aligned stores, the loads of each register are
 // compared in order. The error names the first lines that cannot be aligned.
@@ -121,8 +120,8 @@ func Compare(a, b *Recording, isInput func(p Place) bool) (*Comparison, error) {
 	return c.to, nil
 }
 
-// onlyOnes returns the line of the first load if all loads returned only ones, as of a device that
-// is gone; otherwise 0.
+// onlyOnes returns the line of the first load if all loads returned only 1 bits, as of a device
+// that is gone; otherwise 0.
 func onlyOnes(list []traces.Access) (line int) {
 	for i := range list {
 		a := &list[i]
@@ -137,7 +136,7 @@ func onlyOnes(list []traces.Access) (line int) {
 	return line
 }
 
-// addMissing adds the stores between two aligned ones.
+// addMissing adds the stores between two aligned stores.
 func (c *comparer) addMissing(from, to pair) {
 	for i := from.a; i < to.a; i++ {
 		if a := &c.a[i]; a.Op == traces.OpStore {
@@ -154,7 +153,6 @@ func (c *comparer) addMissing(from, to pair) {
 // pair is an index or a line in each recording.
 type pair struct{ a, b int }
 
-// comparer is the state of Compare.
 type comparer struct {
 	a, b    []traces.Access
 	isInput func(p Place) bool
@@ -188,7 +186,6 @@ func (c *comparer) align() (list []pair, err error) {
 	return list, nil
 }
 
-// storesOf returns the indexes of the stores, and their places.
 func storesOf(list []traces.Access) (stores []int, places []Place) {
 	for i := range list {
 		if list[i].Op == traces.OpStore {
@@ -234,8 +231,8 @@ func (c *comparer) compareLoads(from, to pair) {
 	}
 }
 
-// compareRegister compares the loads of a register between two stores. If their number or one
-// before the last differs, the program waited for the last.
+// compareRegister compares the loads of a register between two stores. If their number differs, or
+// a value before the last, the program waited for the last value.
 func (c *comparer) compareRegister(p Place, inA, inB []int) {
 	n, all := min(len(inA), len(inB)), inA
 	waits := len(inA) != len(inB)
@@ -264,14 +261,13 @@ func (c *comparer) compareRegister(p Place, inA, inB []int) {
 			continue
 		}
 		c.add(Difference{Kind: Varies, Place: p}, a.Line, b.Line, a.Value, b.Value)
-		// What the loads before have awaited is not known, either.
+		// Then the value that the earlier loads awaited is not known, either.
 		for _, load := range all {
 			c.to.Varying[c.a[load].Line] = p
 		}
 	}
 }
 
-// compareStores compares two aligned stores.
 func (c *comparer) compareStores(a, b *traces.Access) {
 	if a.Value == b.Value {
 		return
@@ -299,7 +295,7 @@ func (c *comparer) compareStores(a, b *traces.Access) {
 	c.add(d, a.Line, b.Line, a.Value, b.Value)
 }
 
-// add counts a difference of a kind and place; the first one keeps its lines and values.
+// add counts equal differences, and keeps the lines and values of the first.
 func (c *comparer) add(d Difference, lineA, lineB int, a, b uint64) {
 	i, known := c.found[d]
 	if !known {

@@ -14,10 +14,10 @@ type Moved struct {
 	A, B uint64
 }
 
-// Sources returns, for each store, the index of the load whose value it has; ok is false if there
-// is none. That is the last load before each store (last) or, if one store has another value, each
-// load of a value in its turn: a program that queues jobs stores values of earlier loads. A store
-// before all loads has the source -1: it has its value from elsewhere.
+// Sources returns, for each store, the index of the load whose value it has; ok is false if a store
+// has none. If each store has the value of the last load before it, last is true. Otherwise the
+// stores take the loads of their values in order: a program that queues jobs stores values of
+// earlier loads. A store before all loads has the source -1: its value is from elsewhere.
 func Sources(loads, stores []Moved) (sources []int, last, ok bool) {
 	if len(loads) == 0 {
 		return nil, false, false
@@ -47,7 +47,7 @@ func countBefore(loads []Moved, at int) int {
 }
 
 // earlierLoads takes, for each store, the first load of its value that no store has yet, or else
-// the last one.
+// the load of this value that was taken last.
 func earlierLoads(loads, stores []Moved) (sources []int, ok bool) {
 	type value struct{ a, b uint64 }
 	byValue, taken := map[value][]int{}, map[value]int{}
@@ -75,8 +75,8 @@ func earlierLoads(loads, stores []Moved) (sources []int, ok bool) {
 
 func (m *Moved) equals(other *Moved) bool { return m.A == other.A && m.B == other.B }
 
-// HowDerived says how the value of a store follows from a loaded one, empty if it does not: plus a
-// small number, its lowest bits, or both, as an index that wraps around.
+// HowDerived says how the value of a store follows from a loaded value: plus a small number, its
+// lowest bits, or both, as an index that wraps around. It returns "" if neither is so.
 func HowDerived(width uint8, load, store Moved) string {
 	const addedMax = 16
 	for k := range 2*addedMax + 1 {
@@ -139,7 +139,7 @@ func (c *comparer) pairLoads(stores []pair) map[Place][]Moved {
 	return all
 }
 
-// sameSpans returns the loads of spans in which both lists have as many.
+// sameSpans returns the loads of spans in which both lists have as many loads.
 func sameSpans(a, b []spanLoad) (inA, inB []spanLoad) {
 	count := map[int]int{}
 	for _, l := range a {
@@ -161,8 +161,8 @@ func (c *comparer) storesByPlace(stores []pair) map[Place][]Moved {
 	return all
 }
 
-// moveTo returns which loads the stores to a place have their values from, or nil. Stores that are
-// the same in both recordings may have other values.
+// moveTo returns the loads from which the stores to a place have their values, or nil. Stores that
+// are the same in both recordings may have values from elsewhere.
 func (c *comparer) moveTo(to Place) *Move {
 	if m, known := c.moves[to]; known {
 		return m
@@ -197,7 +197,7 @@ func (c *comparer) moveTo(to Place) *Move {
 	return c.moves[to]
 }
 
-// explains reports whether each store that differs has a load.
+// explains reports whether each store that differs between the recordings has a load.
 func explains(stores []Moved, sources []int) bool {
 	for i, m := range stores {
 		if m.A != m.B && sources[i] < 0 {
@@ -217,7 +217,8 @@ func (c *comparer) linesOfMoves(loads, stores []Moved, sources []int) map[int]in
 	return lines
 }
 
-// derivedFrom returns a register from whose last load the values of both stores follow.
+// derivedFrom returns a register from whose last load the values of both stores follow. how is
+// empty if there is none.
 func (c *comparer) derivedFrom(a, b *traces.Access) (from Place, how string) {
 	latest := -1
 	for p, loads := range c.last {

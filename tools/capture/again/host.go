@@ -8,7 +8,7 @@ import (
 	"lightmetal/tools/image/align"
 )
 
-// Recording is what Compare compares.
+// Recording has the accesses and the host memory of one recording, for Compare.
 type Recording struct {
 	Accesses  []traces.Access
 	Transfers []Transfer
@@ -30,15 +30,14 @@ type Span struct{ Bus, Size uint64 }
 
 const pageBits = 12
 
-const blockBits = 6 // buffers for DMA begin at blocks of 64 bytes: lines of the cache
+const blockBits = 6 // buffers for DMA begin at cache lines of 64 bytes
 
-// blocks has which blocks of the host memory of two recordings are the same one.
+// blocks pairs the blocks of host memory that belong to the same buffer in both recordings.
 type blocks struct {
 	a, b     *Recording
 	inB, inA map[uint64]uint64 // number of the block in the other recording
 }
 
-// contains reports whether an address is in host memory of the recording.
 func (r *Recording) contains(bus uint64) bool {
 	for _, m := range r.Memory {
 		if bus-m.Bus < m.Size {
@@ -58,12 +57,14 @@ func (r *Recording) contains(bus uint64) bool {
 
 func (r *Recording) showsHost() bool { return len(r.Transfers)+len(r.Memory) > 0 }
 
-// areOne reports whether two values are the same address in the host memory of both recordings.
+// areOne reports whether `a` and `b` are addresses of the same buffer, each in its recording. If
+// so, it pairs their blocks (join), and later values must agree with that.
 func (p *blocks) areOne(a, b uint64) bool {
 	return p.a.contains(a) && (p.b.contains(b) || !p.b.showsHost() && b != 0) && p.join(a, b)
 }
 
-// join notes that two blocks are the same one. It fails if one of them is the same as another.
+// join pairs the blocks of two addresses. It returns false if the addresses differ within the
+// block, or if one of the blocks is paired with another block.
 func (p *blocks) join(a, b uint64) bool {
 	if (a^b)&(1<<blockBits-1) != 0 {
 		return false
@@ -78,7 +79,7 @@ func (p *blocks) join(a, b uint64) bool {
 	return true
 }
 
-// transferKey is what is the same in both recordings of a transfer.
+// transferKey has what a transfer has in common in both recordings.
 type transferKey struct {
 	write   bool
 	size    int
@@ -93,8 +94,8 @@ func keysOf(list []Transfer) (keys []transferKey) {
 	return keys
 }
 
-// compareHost compares the transfers of host memory, in their order. The error names the first one
-// that only one recording has, if there are too many.
+// compareHost compares the transfers of host memory, in their order. If too many are in only one
+// recording, the error names the first of these.
 func (c *comparer) compareHost() error {
 	a, b := c.host.a.Transfers, c.host.b.Transfers
 	if len(a) == 0 || len(b) == 0 {
@@ -166,8 +167,8 @@ func areIn(known map[[2]uint16]bool, a, b []byte) bool {
 }
 
 // compareTransfer compares words of 8 bytes, which may be addresses, or bytes if they are not
-// aligned. A number that the program stored and the device wrote, and that differs in the same way,
-// is one that the program has chosen: returned has the numbers of the other direction.
+// aligned. returned has the pairs of numbers that differ in the other direction: a pair that is in
+// both directions is a number that the program chose and the device returned.
 func (c *comparer) compareTransfer(a, b *Transfer, returned map[[2]uint16]bool) {
 	for at := 0; at < len(a.Data); {
 		size := min(8-int((a.Bus+uint64(at))%8), len(a.Data)-at)

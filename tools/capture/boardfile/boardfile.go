@@ -165,8 +165,8 @@ func ParseRule(text string) (r boards.AccessRule, err error) {
 	return r, nil
 }
 
-// overlay returns the rules in `over` together with the parts of the rules in `under` that they do
-// not cover, sorted.
+// overlay returns the rules in `over`, and the parts of rules in `under` that they do not cover,
+// sorted by BAR and offset.
 func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 	for i, r := range over {
 		for _, other := range over[:i] {

@@ -134,11 +134,11 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 	return imageOf(b, over)
 }
 
-// rulesPerBarMax is the maximum number of rules for one BAR. If there are more, runs merges larger
-// blocks of the BAR.
+// rulesPerBarMax is the maximum number of rules for one BAR. If there are more, rulesOfWidths takes
+// larger blocks of the BAR.
 const rulesPerBarMax = 24
 
-// rulesOfWidths returns rules for the blocks of a BAR that were not accessed with 32 bits only.
+// rulesOfWidths returns rules for the blocks of a BAR with accesses of other widths than 32 bits.
 // Adjacent blocks with the same widths become one rule.
 func rulesOfWidths(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.AccessRule) {
 	for piece := uint64(8); ; piece *= 8 {
@@ -172,8 +172,8 @@ func rulesOfWidths(bar uint8, seen map[uint64]uint8, size uint64) (rules []board
 	return rules
 }
 
-// ForImage adds the rules of a board to the devices of an image that have no rules and whose ids
-// belong to no known board.
+// ForImage adds the rules of a board to the devices of an image that have no rules, and whose ids
+// belong to no known board and differ from none of `b`.
 func ForImage(image *lmb.Image, b *boards.Board) error {
 	for i := range image.Devices {
 		t := &image.Devices[i]

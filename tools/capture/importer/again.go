@@ -39,8 +39,8 @@ func (o *Options) ReadRepeated(trace io.Reader) (*Repetitions, error) {
 	return &Repetitions{options: o, trace: t, recording: recording}, nil
 }
 
-// Compare compares the trace with another one. The error is an *Error, of the first store that
-// differs for a reason that no image can repeat; then the comparison is returned, too.
+// Compare compares the trace with another one. The error is an *Error. If it names a difference
+// that no image can repeat, Compare returns the comparison, too.
 func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
 	t, recording, err := r.options.readWhole(other)
 	if err != nil {
@@ -105,9 +105,9 @@ func (w *wholeReader) Memory(_ int, bus, size uint64) error {
 	return nil
 }
 
-// Apply sets the options that carry values, that leave out comparisons of loads whose values
-// vary in any trace, and that wait where the traces waited. What the options say already has
-// priority. It returns the comparisons.
+// Apply sets options: the image carries values, does not compare loads whose values vary in any
+// trace, and waits where the traces waited. Options that are set already have priority. Apply
+// returns the comparisons.
 func (r *Repetitions) Apply() []*again.Comparison {
 	o := r.options
 	o.repeated = len(r.comparisons)
@@ -169,7 +169,6 @@ func (o *Options) addCarry(m again.Move) Range {
 	return c.From
 }
 
-// isOmitted reports whether an access is in a range of Omit.
 func (o *Options) isOmitted(a *traces.Access) bool {
 	return slices.ContainsFunc(o.Omit, func(r Range) bool {
 		p := r.Place.withDefaultBar(o.Bar)

@@ -23,7 +23,7 @@ func (c memoryWord) compare(o memoryWord) int {
 // value than the program stored there. A load next to loads of adjacent words does not count,
 // because it reads a result and not a flag.
 func (f *pollDetector) findWrittenWords() {
-	first := 0 // store
+	first := 0 // index of the first store
 	for first < f.steps.count && f.steps.at(first).op != stepStore {
 		first++
 	}
@@ -66,7 +66,7 @@ func (f *pollDetector) markIfChanged(cells []memoryWord, s *step) {
 	}
 }
 
-// updateWords updates the cells that a step stores to.
+// updateWords puts the data of a store into the words that it covers.
 func (f *pollDetector) updateWords(cells []memoryWord, s *step) {
 	first := f.registerOf(s).address
 	at, _ := slices.BinarySearchFunc(cells, memoryWord{word: first / 8}, memoryWord.compare)
@@ -100,7 +100,7 @@ func (f *pollDetector) isLoneLoad(i int) bool {
 		!(i+1 < f.steps.count && isAdjacent(s, f.steps.at(i+1)))
 }
 
-// storesTo reports whether a store writes to the tile or BAR of a cell.
+// storesTo reports whether a store goes to a tile or BAR. `tile` has the form of register.tile.
 func (f *pollDetector) storesTo(s *step, tile uint32) bool {
 	if s.target < 0 {
 		return tile == uint32(f.windows[s.window].bar)

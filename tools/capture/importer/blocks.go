@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	blockBytesLeast = 32      // fewer are rather registers
-	blockBytesKept  = 1 << 16 // from which the type is guessed
+	blockBytesLeast = 32      // fewer are probably registers
+	blockBytesKept  = 1 << 16 // the type is guessed from these
 	blocksMost      = 100
 )
 
@@ -48,13 +48,12 @@ type blockFinder struct {
 	stored, loads int
 }
 
-// Start implements traces.Sink.
 func (f *blockFinder) Start(b *boards.Board) {
 	f.board, f.known = b, map[string]int{}
 	f.translator = mock.NewTranslator(b, f.addAccess)
 }
 
-// Access implements traces.Sink. It omits what a mock rejects.
+// Access omits what a mock rejects.
 func (f *blockFinder) Access(a *traces.Access) error {
 	op := mock.Load
 	switch a.Op {
@@ -70,21 +69,17 @@ func (f *blockFinder) Access(a *traces.Access) error {
 	return nil
 }
 
-// Block implements traces.Sink.
 func (f *blockFinder) Block(a *traces.Access, data []byte) error {
 	return traces.EachAccess(a, data, f.Access)
 }
 
-// Device implements traces.Sink.
 func (f *blockFinder) Device(int, int64, bool, uint64, []byte) error { return nil }
 
-// Both implements traces.Sink.
 func (f *blockFinder) Both(int, int64, uint64, []byte) error { return nil }
 
-// Memory implements traces.Sink.
 func (f *blockFinder) Memory(int, uint64, uint64) error { return nil }
 
-// addAccess extends the block, or ends it and begins another one.
+// addAccess extends the block, or ends it and begins the next block.
 func (f *blockFinder) addAccess(a mock.Access) {
 	next := f.first
 	next.Address += f.size
@@ -136,8 +131,8 @@ func (f *blockFinder) endBlock() {
 	f.blocks = append(f.blocks, b)
 }
 
-// isProgram reports whether almost all words end with two 1 bits, as instructions of RISC-V do that
-// are not compressed.
+// isProgram reports whether almost all words end with two 1 bits, as uncompressed instructions of
+// RISC-V do.
 func isProgram(data []byte) bool {
 	words, code := 0, 0
 	for at := 0; at+4 <= len(data); at += 4 {

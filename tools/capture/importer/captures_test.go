@@ -335,7 +335,6 @@ func (w *imageWalker) nextAccess(op byte, c *lmb.Command, offset uint64, width i
 	return e
 }
 
-// checkValue compares the value of a command with that of a recorded access.
 func (w *imageWalker) checkValue(e event, value uint64) {
 	if e.value != value {
 		w.t.Errorf("command %d: value 0x%x; line %d has 0x%x", w.index, value, e.line, e.value)
@@ -402,7 +401,6 @@ func TestSummaryOfMmiotrace(t *testing.T) {
 	}
 }
 
-// gzipped returns text compressed by gzip.
 func gzipped(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer

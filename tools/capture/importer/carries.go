@@ -16,7 +16,7 @@ const (
 	carriedSmall     = 0xff    // flags and states have values up to this one
 )
 
-// likelyCarry is a register to which the program always stores what another one has returned.
+// likelyCarry is a register to which the program always stores what another register has returned.
 type likelyCarry struct {
 	from, to    step // the first load and the first store
 	stores      int
@@ -40,7 +40,6 @@ type firstValue struct {
 	value uint64
 }
 
-// findCarries finds registers to which the program always stores what another one has returned.
 func (p *program) findCarries() {
 	c := carrySearch{p, map[loadKey][]again.Moved{}, map[loadKey][]again.Moved{},
 		map[loadKey]*step{}}
@@ -78,7 +77,7 @@ func (p *program) findCarries() {
 	})
 }
 
-// eachRegister calls do for each access of one register with an operation.
+// eachRegister calls `do` for each load or store (op) of a single register outside of memory.
 func (c *carrySearch) eachRegister(op stepOp, do func(i int, s *step, key loadKey)) {
 	for i := range c.steps.count {
 		s := c.steps.at(i)
@@ -158,7 +157,8 @@ func (c *carrySearch) best(to loadKey, list []loadKey) (best likelyCarry, found 
 	return best, best.last || best.kinds > 2 && (best.inWholeTurn || !best.small)
 }
 
-// match compares the stores to a register with the loads of another one.
+// match compares the stores to a register with the loads of another. ok is false if a store has
+// another value, or the program waited for a value.
 func (c *carrySearch) match(from, to loadKey) (l likelyCarry, ok bool) {
 	loads, stores := c.loads[from], c.stores[to]
 	sources, last, ok := again.Sources(loads, stores)

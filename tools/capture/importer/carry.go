@@ -17,8 +17,8 @@ import (
 // so that the image carries the value from one to the other instead of storing the recorded one.
 type Carry struct {
 	From, To Range // of one address
-	// Lines of stores, and of the load of each, if --again has shown them. Other stores to To have
-	// recorded values then. Nil: import finds the loads, and each store must have one
+	// By the line of a store: the line of its load, as --again has shown. Other stores to To keep
+	// their recorded values. Nil: import finds the loads, and each store must have one
 	Loads map[int]int
 }
 
@@ -84,7 +84,7 @@ func (c *carrier) run() (passResult, error) {
 	return c.result, nil
 }
 
-// splitCarried splits runs of memory that contain a register of a Carry.
+// splitCarried splits steps of several accesses that contain a register of a Carry.
 func (c *carrier) splitCarried() {
 	_ = c.steps.rewrite(func(s *step, out *stepList) error {
 		if s.op != stepStore && s.op != stepLoad || s.tensorIndex() >= 0 ||
@@ -112,13 +112,13 @@ func (p *program) isCarried(s *step) bool {
 	return false
 }
 
-// transfer is a value from a load to the last store of it.
+// transfer is a loaded value and its stores.
 type transfer struct {
-	load   int // index of the step
-	stores []int
+	load   int   // index of the step
+	stores []int // indexes of steps
 }
 
-// transfersOf returns the values of a Carry.
+// transfersOf returns the transfers of a Carry, the option with this number.
 func (c *carrier) transfersOf(o *Carry, number int) ([]transfer, error) {
 	c.collect(o, number)
 	if len(c.loads) == 0 || len(c.stores) == 0 {
@@ -285,7 +285,7 @@ func (p *program) isAwaited(s *step) bool {
 }
 
 // assignSlots turns the accesses of transfers into copies. A place in the scratch tensor is used
-// again behind the last store of its value.
+// again after the last store of its value.
 func (c *carrier) assignSlots(list []transfer) error {
 	slices.SortFunc(list, func(a, b transfer) int { return a.load - b.load })
 	width := uint32(0)
@@ -321,7 +321,7 @@ func (c *carrier) assignSlots(list []transfer) error {
 	return nil
 }
 
-// ignoreOtherLoads leaves out the values of loads that are not stored: they vary, too.
+// ignoreOtherLoads ignores values of carried registers that are not stored: they vary, too.
 func (c *carrier) ignoreOtherLoads() {
 	others := 0
 	for i := range c.steps.count {

@@ -42,7 +42,7 @@ type commandBuilder struct {
 
 	// Number of times that the program pointed a window
 	programPoints int
-	// Numbers of commands; made includes fences and points
+	// commandCount includes fences and points
 	commandCount, pointCount                                      int
 	writes, copies, fills, polls, expects, compares, outputCopies int // numbers of commands by kind
 	// Expects of loads whose values are not compared
@@ -98,8 +98,8 @@ func (m *commandBuilder) reportPoints() (out passResult, err error) {
 	return out, nil
 }
 
-// reportCommands reports the commands. If the pass is on, adjacent accesses become one command. In
-// memory, only the bytes matter; registers keep the width and the address of each access.
+// reportCommands is the report of the pass coalesce, which makes one command of adjacent accesses.
+// In memory, only the bytes matter; registers keep the width and the address of each access.
 func (m *commandBuilder) reportCommands() (out passResult, err error) {
 	if len(m.options.Inputs) > 0 && m.compares > 0 {
 		out.addWarning(m.compareLine,

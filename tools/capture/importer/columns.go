@@ -62,7 +62,6 @@ func (f *finder) newPiece(at int) piece {
 	return p
 }
 
-// markDiffering marks the bytes that differ from the first repetition.
 func (p *piece) markDiffering(first, other []byte) {
 	if bytes.Equal(first, other) {
 		return
@@ -106,7 +105,7 @@ func (c *repetitionDiff) addNote(format string, a ...any) {
 	c.candidate.Notes = append(c.candidate.Notes, fmt.Sprintf(format, a...))
 }
 
-// classify decides what everything that differs is.
+// classify decides the role of everything that differs.
 func (c *repetitionDiff) classify() {
 	for i := range c.pieces {
 		if p := &c.pieces[i]; p.differs != nil && p.op != stepStore && p.op != stepLoad {
@@ -173,7 +172,6 @@ func (c *repetitionDiff) reject(v Varying) {
 		fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place, v.Address, v.rejection))
 }
 
-// placeText returns the place as text for messages.
 func (p *piece) placeText() string {
 	if p.place.Tile {
 		return fmt.Sprintf("(%d,%d)", p.place.X, p.place.Y)
@@ -212,8 +210,8 @@ func (c *repetitionDiff) patches(op stepOp) (list []patch) {
 const fieldsSizeMax = 32
 
 // differingSpans returns the parts of a patch that differ. In memory, they consist of complete
-// words, and near ones are merged; if at least half of a large patch differs, the whole patch is
-// one region, because the rest was probably equal by chance. Registers are never merged.
+// words, and near spans are merged; if at least half of a large patch differs, the whole patch is
+// one span, because the rest was probably equal by chance. Registers are never merged.
 func (b patch) differingSpans() (list []span) {
 	at, total := uint64(0), b[len(b)-1].end()-b[0].address
 	word := uint64(1)
@@ -243,7 +241,7 @@ func (b patch) differingSpans() (list []span) {
 	return list
 }
 
-// appendSpan appends a span, or extends the last one if the distance is at most gap.
+// appendSpan appends a span, or extends the last span if the distance is at most `gap`.
 func appendSpan(list []span, s span, gap uint64) []span {
 	if n := len(list); n > 0 && s.from <= list[n-1].to+gap {
 		list[n-1].to = max(list[n-1].to, s.to)
@@ -290,7 +288,7 @@ func guessType(values [][]byte, p *piece) (gen.DType, string) {
 	return gen.DTypeUint8, "bytes, because no other element type fits"
 }
 
-// guessBytesMax is the number of bytes of each repetition that guess examines.
+// guessBytesMax is the number of bytes of each repetition that guessType examines.
 const guessBytesMax = 64 << 10
 
 // wordKinds lists properties of 32-bit words that suggest an element type, the most reliable
@@ -313,8 +311,8 @@ var wordKinds = []struct {
 
 func isSmall16(w uint32) bool { return int16(w) > -1<<12 && int16(w) < 1<<12 }
 
-// isCommonFloat reports whether the magnitude of a float32 is common in data: between 2^-20 and
-// 2^20.
+// isCommonFloat reports whether the magnitude of a float32 is common in data: at least 2^-20 and
+// less than 2^21.
 func isCommonFloat(w uint32) bool {
 	const bias = 127
 	e := int(w >> 23 & 0xff)

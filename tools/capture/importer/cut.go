@@ -38,7 +38,6 @@ func (c *cutState) init(o *Options) {
 	c.stop.init(o.Stop)
 }
 
-// segmentOf returns the segment of an access or of a mark.
 func (c *cutState) segmentOf(a *traces.Access) segment {
 	frame := c.frame.contains(a)
 	stop := c.hasStop && c.frame.began && !frame && c.stop.contains(a)
@@ -65,7 +64,7 @@ func (c *cutState) checkParts(lines int) error {
 }
 
 // enterSegment reports whether an access or a mark belongs to the image. If it is the first of a
-// sequence, inside starts that sequence.
+// sequence, enterSegment starts that sequence.
 func (l *lifter) enterSegment(a *traces.Access) bool {
 	in := l.part.contains(a)
 	if !l.cut.enabled {
@@ -104,7 +103,6 @@ func (l *lifter) startSegment(now segment, a *traces.Access) {
 	l.cut.leftOutStores = nil
 }
 
-// endSequence ends the commands of the current sequence.
 func (m *commandBuilder) endSequence(s *step) {
 	m.fences.emitLastFence(m)
 	m.fences = fencer{count: m.fences.count}

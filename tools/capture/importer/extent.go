@@ -30,7 +30,6 @@ func (e *extent) setRange(c *lmb.Command, s *step) {
 	}
 }
 
-// nextPosition returns the position of the next access.
 func (m *commandBuilder) nextPosition(at position) position {
 	if at.k+1 < m.steps.at(at.i).elementCount() {
 		return position{at.i, at.k + 1}
@@ -61,20 +60,17 @@ func (m *commandBuilder) canExtend(e *extent) bool {
 	return a.width == b.width || a.hasFlag(flagMemory) && !compare
 }
 
-// newExtent returns the extent of one access.
 func (m *commandBuilder) newExtent(at position) extent {
 	w := m.steps.at(at.i).width
 	return extent{from: at, end: m.nextPosition(at), count: 1, size: uint64(w), widthMax: w}
 }
 
-// extend adds the next access to an extent.
 func (m *commandBuilder) extend(e *extent) {
 	w := m.steps.at(e.end.i).width
 	e.end, e.count, e.size, e.widthMax = m.nextPosition(e.end), e.count+1, e.size+uint64(w),
 		max(e.widthMax, w)
 }
 
-// longestExtent returns the longest extent from an access on.
 func (m *commandBuilder) longestExtent(at position) extent {
 	e := m.newExtent(at)
 	for m.isPassEnabled("coalesce") && m.canExtend(&e) {
@@ -83,8 +79,9 @@ func (m *commandBuilder) longestExtent(at position) extent {
 	return e
 }
 
-// longestStoreExtent is like extent for stores. fill reports whether all of them store the same
-// value. The extent ends before or after equal stores if these are enough for a separate fill.
+// longestStoreExtent returns the longest extent of stores from an access on. fill reports whether
+// all of them store the same value, and are enough for a fill. The extent ends before or after
+// equal stores if these are enough for a fill of their own.
 func (m *commandBuilder) longestStoreExtent(at position) (e extent, fill bool) {
 	if m.steps.at(at.i).tensorIndex() >= 0 || !m.isPassEnabled("coalesce") {
 		return m.longestExtent(at), false

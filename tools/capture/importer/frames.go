@@ -46,14 +46,14 @@ type Candidate struct {
 	cycle     int        // repetitions after which fields of entries start again; 0: none do
 
 	run              runs.Run
-	firstToken       int   // first token
+	firstToken       int
 	nextLine         int   // line after the last repetition, 0: the trace ends there
-	nextToken        int   // token at line next
+	nextToken        int   // token at nextLine
 	repetitionTokens []int // first tokens of the repetitions
 	counterCycle     int   // repetitions after which counters start again; 0: unknown
 
 	isNegligible bool // too small to be shown
-	// In each repetition the program stores to host memory, and in some the device does
+	// In each repetition the program stores to host memory, and in some the device writes there
 	usesHostMemory    bool
 	hasEndlessCounter bool    // a counter was not seen to start again
 	countsInside      bool    // an input has a counter
@@ -61,12 +61,11 @@ type Candidate struct {
 	deadlineUs        uint32  // of the longest wait
 }
 
-// hasRole reports whether the repetitions differ in something with the given role.
+// hasRole reports whether something that differs between the repetitions has a role.
 func (c *Candidate) hasRole(role string) bool {
 	return slices.ContainsFunc(c.Varies, func(v Varying) bool { return v.Role == role })
 }
 
-// addRepetition adds a repetition that starts at token `at`.
 func (c *Candidate) addRepetition(f *finder, at int) {
 	c.repetitionTokens, c.Starts = append(c.repetitionTokens, at),
 		append(c.Starts, f.firstRelatedLine(at))
@@ -192,9 +191,9 @@ func (f *finder) choose(which int) (*Frames, error) {
 	return found, nil
 }
 
-// preferRings adds the repetition with rings to the candidates, and chooses it if it covers more of
-// the trace than the chosen one, if that one is no frame, or if the user describes rings. The
-// reason says why a repetition that covers more is no frame.
+// preferRings adds the repetition with rings to the candidates. It chooses it if it covers more of
+// the trace than the chosen candidate, if that candidate is no frame, or if the user describes
+// rings. The reason says why a repetition that covers more is no frame.
 func (f *finder) preferRings(found *Frames, which int) (reason string) {
 	c, reason, lines := f.findRings()
 	least := 0
@@ -230,11 +229,11 @@ func (f *finder) isNewPeriod(list []Candidate, r runs.Run) bool {
 	})
 }
 
-// bestCandidate returns the index of the candidate to use if the user does not choose one: the
-// candidate that covers most of the trace. If that cannot be a frame, best returns one inside of it
-// that can, or else one that hands memory to the device, as drivers do, or that has inputs and
-// outputs. If the data of the chosen one are the same in each repetition, best prefers another one
-// that has inputs and outputs: a program that sets up many tiles may repeat its stores more often
+// bestCandidate returns the index of the candidate to use if the user does not choose: the first,
+// which covers most of the trace. If that cannot be a frame, it is one inside of the first that can
+// be a frame, or else one that hands memory to the device, as drivers do, or that has inputs and
+// outputs. If the data of the first are the same in each repetition, a candidate outside of it with
+// inputs and outputs is better: a program that sets up many tiles may repeat its stores more often
 // than its frames.
 func bestCandidate(list []Candidate) int {
 	outer := &list[0]
@@ -389,7 +388,8 @@ func (f *finder) startScore(at int) int {
 	return score
 }
 
-// addLaterRuns adds the runs after a candidate that have the same repetition.
+// addLaterRuns adds the runs after a candidate that have the same repetition, and notes the earlier
+// runs.
 func (f *finder) addLaterRuns(c *Candidate) {
 	end := c.run.End()
 	var more []runs.Run

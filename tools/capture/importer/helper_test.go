@@ -224,7 +224,6 @@ func passSummary(r *Report, pass string) string {
 	return ""
 }
 
-// wantSummary compares the summary of a pass in the report with want.
 func wantSummary(t *testing.T, r *Report, pass, want string) {
 	t.Helper()
 	if got := passSummary(r, pass); got != want {

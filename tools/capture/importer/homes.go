@@ -5,8 +5,8 @@ import (
 	"lightmetal/fbs"
 )
 
-// tileHomes numbers the tiles of a chip. A tile has the same number in NoC 0 coordinates and in
-// translated ones, and all tiles of a DRAM bank have one number.
+// tileHomes numbers the tiles of a chip. A tile has the same number in NoC 0 and in translated
+// coordinates, and all tiles of a DRAM bank have one number.
 type tileHomes struct {
 	grid    *chips.Grid
 	numbers [1 << 16]uint8 // by the coordinates Y<<8|X; 0: no tile

@@ -86,7 +86,7 @@ func (l *lifter) Block(a *traces.Access, data []byte) error {
 	return nil
 }
 
-// addAdjacent processes adjacent accesses of one width. a is the first.
+// addAdjacent processes adjacent accesses of one width. `a` is the first.
 func (l *lifter) addAdjacent(a *traces.Access, data []byte) error {
 	return l.addAccesses(a, uint32(len(data)/int(a.Width)), data)
 }

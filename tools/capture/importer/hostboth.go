@@ -7,7 +7,7 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// owner is who changed host memory by the user's flags, if the recording does not show it.
+// owner says who changed host memory. The user's flags decide if the recording does not show it.
 type owner uint8
 
 const (
@@ -23,7 +23,8 @@ type undecidedRange struct {
 }
 
 // Both processes a change that the program or the device made. What Ignore names is the device's;
-// what an input or AsData names is the program's. An image with the rest could contain its answers.
+// what an input or AsData names is the program's. The rest is an error (checkUndecided): an image
+// could contain the device's answers.
 func (l *lifter) Both(line int, time int64, bus uint64, data []byte) error {
 	if l.isAfterPart(line) {
 		return nil
@@ -69,7 +70,7 @@ func (l *lifter) mayLeaveOut(line int, time int64, bus, size uint64) bool {
 		inside && l.isInHostFrame() && !l.isInHostParts(bus, size)
 }
 
-// isAfterPart reports whether a line is behind the part that is imported.
+// isAfterPart reports whether a line is after the part that is imported.
 func (l *lifter) isAfterPart(line int) bool {
 	l.part.advanceTo(line)
 	return l.part.began && !l.part.inside

@@ -117,7 +117,8 @@ func (c *repetitionDiff) isHostAddress(r *hostRange, s span) bool {
 	return false
 }
 
-// hasOtherWait reports whether a frame polls anything that is not an output.
+// hasOtherWait reports whether a frame polls anything that is not an output, or whether the device
+// writes no host memory in it.
 func (c *repetitionDiff) hasOtherWait() bool {
 	if slices.ContainsFunc(c.pieces, func(p piece) bool { return p.op == stepPoll }) {
 		return true
@@ -208,8 +209,8 @@ func (c *repetitionDiff) recordContents(ranges []hostRange, wrote bool) bool {
 }
 
 // Memory adds host memory that the device may access from this line on. Ranges in the same MiB, and
-// adjacent ranges, become one window. At the end, trimHosts removes its bytes before the first one
-// that the device accesses.
+// adjacent ranges, become one window. At the end, trimHosts removes the bytes of the window before
+// the first byte that the device accesses.
 func (l *lifter) Memory(line int, bus, size uint64) error {
 	l.host.exact = true
 	l.flushDeviceWrites(0)

@@ -8,18 +8,18 @@ import (
 
 // findEntries finds the rings whose entries are what is not explained yet.
 func (h *hostTurns) findEntries() (parts []hostPart, reason string) {
-	for wrote := range 2 {
+	for by := range 2 {
 		var all []reach
 		for k := range h.gaps {
 			for g := range h.gaps[k] {
-				all = append(all, h.gaps[k][g].touched[wrote]...)
+				all = append(all, h.gaps[k][g].touched[by]...)
 			}
 		}
 		for _, region := range joined(all, hostJoinMax) {
-			e := entryFinder{hostTurns: h, region: region, wrote: wrote}
+			e := entryFinder{hostTurns: h, region: region, by: by}
 			if why := e.find(); why != "" {
 				who := "the program stores"
-				if wrote == byDevice {
+				if by == byDevice {
 					who = "the device writes"
 				}
 				reason = cmp.Or(reason, fmt.Sprintf("line %d, bus:0x%x to 0x%x: %s there, %s",
@@ -36,7 +36,7 @@ func (h *hostTurns) findEntries() (parts []hostPart, reason string) {
 type entryFinder struct {
 	*hostTurns
 	region reach
-	wrote  int
+	by     int       // byProgram or byDevice
 	uses   []int     // gaps with an entry
 	seen   [][]reach // by entry, in the order of the recording: what has changed; empty: nothing
 	lines  []int     // by entry
@@ -60,8 +60,8 @@ func (e *entryFinder) lineOf(k, g int) int {
 	o := &e.gaps[k][g]
 	for i := o.first; i < o.end; i++ {
 		line := 0
-		e.finder.eachHostChange(i, func(wrote int, at uint64, _ []byte) {
-			if wrote == e.wrote && at >= e.region.first && at < e.region.end {
+		e.finder.eachHostChange(i, func(by int, at uint64, _ []byte) {
+			if by == e.by && at >= e.region.first && at < e.region.end {
 				line = int(e.finder.steps.at(i).line)
 			}
 		})
@@ -73,7 +73,7 @@ func (e *entryFinder) lineOf(k, g int) int {
 }
 
 func (e *entryFinder) inside(k, g int) (list []reach) {
-	for _, r := range e.gaps[k][g].touched[e.wrote] {
+	for _, r := range e.gaps[k][g].touched[e.by] {
 		if r.first < e.region.end && e.region.first < r.end {
 			list = append(list, r)
 		}
@@ -128,7 +128,7 @@ func (e *entryFinder) splitUses() (ok bool) {
 		if len(list) != n || n > hostMultiples {
 			return false
 		}
-		from := 0 // the first entry behind a wrap is the lowest one
+		from := 0 // if the ring wraps here, the first entry is not the lowest
 		for k, r := range list {
 			if k > 0 && r.first-list[k-1].first > stride {
 				from = k
@@ -157,7 +157,7 @@ func hull(list []reach) (r reach) {
 	return r
 }
 
-// findStride returns the bytes by which most entries lie behind the one before.
+// findStride returns the most frequent distance in bytes from an entry to the next.
 func (e *entryFinder) findStride() (stride uint64) {
 	counts := map[uint64]int{}
 	for i := range e.seen[1:] {
@@ -177,7 +177,7 @@ func (e *entryFinder) findStride() (stride uint64) {
 	return stride
 }
 
-// place finds where each entry begins. An entry that shows no change is where the ring says.
+// place finds where each entry begins. An entry without a change follows the entry before.
 func (e *entryFinder) place() (reason string) {
 	if e.stride = e.findStride(); e.stride == 0 || e.stride > hostEntryMax {
 		return "at places that do not move by the same bytes from one time to the next"
@@ -224,7 +224,7 @@ func (e *entryFinder) place() (reason string) {
 // changed in any of them.
 func (e *entryFinder) parts() (list []hostPart) {
 	bytes := []reach{{0, e.stride}}
-	if e.wrote == byDevice {
+	if e.by == byDevice {
 		var changed []reach
 		for i, seen := range e.seen {
 			for _, r := range seen {
@@ -235,7 +235,7 @@ func (e *entryFinder) parts() (list []hostPart) {
 	}
 	for n, g := range e.uses {
 		for _, r := range bytes {
-			p := hostPart{wrote: e.wrote == byDevice, gap: g, line: e.gaps[0][g].line,
+			p := hostPart{wrote: e.by == byDevice, gap: g, line: e.gaps[0][g].line,
 				lead: r.first, isEntry: true, entry: n, ring: e.region.first}
 			for k := range e.gaps {
 				p.bases = append(p.bases, e.bases[k*len(e.uses)+n]+r.first)

@@ -331,7 +331,7 @@ func TestImageNeverHasItsOwnAnswers(t *testing.T) {
 	}
 }
 
-// TestPartHasNoMemoryOfLaterLines: what is mapped and written behind the part is not in its image.
+// TestPartHasNoMemoryOfLaterLines: what is mapped and written after the part is not in its image.
 func TestPartHasNoMemoryOfLaterLines(t *testing.T) {
 	text := mixedRecording("MEM 900000 1000", "HR 900000 8 4141414141414141",
 		"HR 10000 8 4242424242424242", "HW 11000 8 4343434343434343")

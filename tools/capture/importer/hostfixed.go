@@ -1,8 +1,8 @@
 package importer
 
-// This file assigns the addresses of the recording to host windows if tiles access host memory at
-// addresses that the recorded program does not store. Such addresses are compiled into kernels,
-// like those of tt-metal's queues, so a replay must use the same addresses.
+// Tiles may access host memory at addresses that the recorded program does not store. Such
+// addresses are compiled into kernels, like those of tt-metal's queues. A replay must use the same
+// addresses, so host windows keep the addresses of the recording.
 
 import (
 	"cmp"
@@ -31,8 +31,8 @@ type hostFixer struct {
 type hostCluster struct {
 	first, end uint64
 	busOffset  uint64 // add to an address of a tile to get the bus address
-	hasPointer bool   // the program stores an address in it
-	oldSpace   int    // index into old of a host memory that it replaces
+	hasPointer bool   // the program stores an address that lies in it
+	oldSpace   int    // index into oldSpaces of a host memory that it replaces
 	host       int    // index into program.hostSpaces
 }
 

@@ -9,7 +9,7 @@ import (
 // In a frame with rings in host memory, the image stores and awaits all bytes of each part of
 // Options.hostParts, because the lines of the frame show only what has changed.
 
-// isInHostFrame reports whether the current line is in such a frame.
+// isInHostFrame reports whether the current line is in a frame with rings in host memory.
 func (l *lifter) isInHostFrame() bool {
 	return l.options.hostParts != nil && l.cut.current == segmentFrame
 }
@@ -30,7 +30,7 @@ func (l *lifter) isInHostParts(bus, n uint64) bool {
 	})
 }
 
-// addHostParts adds the steps of the parts before the access in a line; 0: behind the last access.
+// addHostParts adds the steps of the parts before the access in a line; 0: after the last access.
 func (l *lifter) addHostParts(line int, time int64) {
 	var parts []*hostPart
 	for i := range l.options.hostParts {
@@ -83,8 +83,8 @@ func (l *lifter) awaitHostParts(parts []*hostPart, line int, time int64) {
 	l.compareHostParts(others, line, time)
 }
 
-// positions returns 1 if the program stores positions of rings in a part that does not move. They
-// come behind the entries.
+// positions returns 1 for a part that does not move and in which the program stores positions of
+// rings. Such parts come after the entries.
 func (p *hostPart) positions() int {
 	if !p.isEntry && !p.wrote && len(p.single) > 0 {
 		return 1

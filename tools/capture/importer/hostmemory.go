@@ -25,8 +25,8 @@ type hostMemory struct {
 	pendingWrites []hostStore // writes of the device that are not in steps yet
 	// The last byte that the device changed; of exact memory, one for each write
 	pendingChanges  []hostStore
-	pendingSince    int64 // time of the first write in wrote
-	pendingLine     int   // line of the last write in wrote
+	pendingSince    int64 // time of the first write in pendingWrites
+	pendingLine     int   // line of the last write in pendingWrites
 	programAccesses int   // accesses of the program to host memory through the PCIe tile
 	// Of a frame with Options.hostParts: stores of the program that are not in pages yet
 	frameStores []hostStore
@@ -66,8 +66,8 @@ func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byt
 	return nil
 }
 
-// processRead processes a read of the device. If the memory is exact, it is a store of the program
-// before the next line instead.
+// processRead processes a read of the device. If the memory is exact, the line stands for a store
+// of the program before the next line.
 func (l *lifter) processRead(line int, time int64, s hostStore, inside, between bool) {
 	h, early := &l.hostSpaces[s.host], !inside && !between
 	stored := []hostStore{s}
@@ -186,7 +186,7 @@ func (l *lifter) placeStore(line int, time int64, s hostStore) {
 	l.hostStoreLists[at.operand] = append(l.hostStoreLists[at.operand], s)
 }
 
-// processWrite processes data that the device wrote.
+// processWrite notes data that the device wrote, for flushDeviceWrites.
 func (l *lifter) processWrite(line int, time int64, s hostStore) {
 	pages, fresh, changed := &l.hostSpaces[s.host].pages, false, hostStore{}
 	for r := range pages.Runs(s.offset, s.data) {
@@ -274,7 +274,7 @@ func (l *lifter) comparedMask(bus uint64) (mask uint64) {
 	return mask
 }
 
-// knownMask returns a mask with ones for the known bytes of a 4-byte word that has a value.
+// knownMask returns a mask with ones for the known bytes of the 4-byte word at an offset.
 func (h *hostSpace) knownMask(word uint64, value []byte) (mask uint64) {
 	for r := range h.pages.Runs(word, value) {
 		if r.State != record.Unknown {
@@ -337,7 +337,7 @@ func (l *lifter) prepareAccess(s *step) {
 }
 
 // accessThroughPCIe processes an access of the program to its own memory through the PCIe tile: it
-// becomes an access of host memory.
+// becomes an access of host memory. taken is false for any other access.
 func (l *lifter) accessThroughPCIe(a *traces.Access, at *windowTarget, address uint64) (taken bool,
 	err error) {
 	if at.kinds[0] != chips.PCIe || at.route.Multicast {

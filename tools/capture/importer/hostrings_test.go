@@ -166,7 +166,6 @@ func (q *queueRecorder) command(opcode, buffer uint64, block uint32, read []byte
 	q.store(0x100c, uint32(q.done%q.entries[1]))
 }
 
-// submit stores an entry.
 func (q *queueRecorder) submit(opcode, buffer uint64, block uint32) {
 	at := uint64(ioSQ + 64*q.tail)
 	q.word(at, opcode|uint64(q.id)<<16|1<<32)
@@ -504,7 +503,7 @@ func TestPagesOfATransferAreOneTensor(t *testing.T) {
 }
 
 // TestCommandsBeforeOneDoorbellWrapWhereTheyMay has 2 commands for each doorbell, in queues with an
-// odd number of entries, or behind an odd number of other commands.
+// odd number of entries, or after an odd number of other commands.
 func TestCommandsBeforeOneDoorbellWrapWhereTheyMay(t *testing.T) {
 	for _, c := range [][3]int{{7, 7, 0}, {8, 8, 1}, {5, 9, 1}, {8, 8, 0}} {
 		q := newQueueRecorder(c[0], c[1])
@@ -520,7 +519,7 @@ func TestCommandsBeforeOneDoorbellWrapWhereTheyMay(t *testing.T) {
 }
 
 // TestPositionsInHostMemoryMove has shadow doorbells: words at fixed places of host memory, which
-// the frame stores once, behind all else that the device reads, and before each doorbell.
+// the frame stores once, after all else that the device reads, and before each doorbell.
 func TestPositionsInHostMemoryMove(t *testing.T) {
 	q := newQueueRecorder(7, 7)
 	q.shadow, q.probes, q.requests = true, 3, 2

@@ -254,7 +254,7 @@ func (t *tensor) takeStores(taken []bool, list []hostStore) (rest []hostStore) {
 }
 
 // checkStores returns an error if the program stores different values to an input in host memory.
-// Stores that no access of the device separates count as one.
+// Stores without an access to the device between them count as one.
 func (h *hostTensors) checkStores(t *tensor, found bool) error {
 	switch {
 	case t.role != gen.RoleInput || !h.hostSpaces[t.host].exact:
@@ -328,7 +328,6 @@ func (h *hostTensors) addDeviceWrite(s step, n int, within bool, out *stepList) 
 	}
 }
 
-// isInOutput reports whether a step accesses an output.
 func (h *hostTensors) isInOutput(s *step) bool {
 	return slices.ContainsFunc(h.indexes, func(i int) bool {
 		from, to := h.loadedPart(s, &h.tensors[i])
@@ -366,7 +365,7 @@ type hostSpace struct {
 	deviceAddress uint64 // address of its first byte as the device uses it; 0: equal to bus
 	size          uint64 // up to the last byte that was accessed
 	window        uint16
-	throughIATU   bool // only stores of 8 bytes are relocated
+	throughIATU   bool // tiles reach it through the iATU: only stores of 8 bytes are relocated
 	keepsAddress  bool // the window keeps the recorded address
 	fromUser      bool // the user has provided its contents
 	exact         bool // from a recording that contains all changes of the memory
@@ -423,8 +422,8 @@ func (s hostStore) copyOnto(there hostStore) {
 	}
 }
 
-// hostSizeLimit returns the maximum size of a host memory: the size of its region or, without a
-// region, up to 1 MiB more than now, but not into the next host memory.
+// hostSizeLimit returns the maximum size of a host memory: the size of its region, hostBlockSize
+// without an iATU, or else one block more than now, but not into the next host memory.
 func (l *lifter) hostSizeLimit(h *hostSpace) uint64 {
 	if g, ok := l.host.regionAtBus(h.bus); ok && h.throughIATU {
 		return g.size

@@ -17,11 +17,11 @@ import (
 // repetitions use, and adds all their bytes to each repetition.
 //
 // A part is at a fixed place, is an entry of a ring, or lies behind a pointer that the program
-// stores in the same repetition. Of a pointer that moves, each run uses the first one.
+// stores in the same repetition. If a pointer moves, each run uses that of the first repetition.
 type hostTurns struct {
 	*ringPlan
 	period   int
-	gaps     [][]hostGap // by repetition; the last one is behind its last access
+	gaps     [][]hostGap // by repetition; the last gap is after its last access
 	pointers [][]uint64  // that move: their values by repetition
 	storedIn []int       // by pointer: the gap in which the program stores it
 	reach    []uint64    // by pointer: bytes up to the next pointer of any repetition, or part
@@ -30,11 +30,11 @@ type hostTurns struct {
 	dropLine int
 }
 
-// hostGap is what happens to host memory before an access of the device.
+// hostGap is what happens to host memory before an access to the device.
 type hostGap struct {
-	first, end int // steps
-	line       int // of the access
-	touched    [2][]reach
+	first, end int                 // steps
+	line       int                 // of the access
+	touched    [2][]reach          // by byProgram, byDevice
 	contents   [2]map[reach]uint64 // hash of place in the page and data
 }
 
@@ -46,7 +46,7 @@ type hostPart struct {
 	reach      // in the first repetition
 	wrote bool // by the device
 	gap   int
-	line  int // of the frame's next access of the device; 0: there is none
+	line  int // of the frame's next access to the device; 0: there is none
 	// Bytes whose values move with a ring, by address; and what the frame waits for
 	single map[uint64]bool
 	polls  []hostPoll
@@ -72,7 +72,7 @@ const (
 	hostEntryMax   = 1 << 16 // bytes of an entry
 	hostReachMax   = 1 << 20 // bytes behind a pointer
 	hostSmallMax   = 64      // bytes of a part that may be a status
-	hostMultiples  = 8       // repetitions of the accesses of the device that may be one of all
+	hostMultiples  = 8       // periods of a run that may be one repetition of the work
 	hostTouchesMax = 1 << 22
 	hostWorkMax    = 1 << 26
 )
@@ -94,8 +94,8 @@ func (p *program) isExactHostWindow(window uint16) bool {
 	return w.Kind == gen.WindowKindHost && p.hostSpaces[w.bar-hostBarBase].exact
 }
 
-// hostStart returns the first step that belongs to the accesses of a chunk: the program's first
-// store to host memory behind the chunk before.
+// hostStart returns the first step that belongs to a chunk: the program's first store to host
+// memory after the previous chunk.
 func (f *ringFinder) hostStart(at int) int {
 	from := 0
 	if at > 0 {
@@ -184,13 +184,13 @@ func (h *hostTurns) findGaps(start int) (reason string) {
 			}
 			o.contents = [2]map[reach]uint64{{}, {}}
 			for i := o.first; i < o.end; i++ {
-				f.eachHostChange(i, func(wrote int, at uint64, data []byte) {
+				f.eachHostChange(i, func(by int, at uint64, data []byte) {
 					all += len(data) / hostUnit
 					for len(data) > 0 {
 						n := min(uint64(len(data)), record.PageSize-at%record.PageSize)
 						r := reach{at, at + n}
-						o.touched[wrote] = append(o.touched[wrote], r)
-						o.contents[wrote][r] = maphash.Bytes(seed, data[:n]) ^ at%record.PageSize
+						o.touched[by] = append(o.touched[by], r)
+						o.contents[by][r] = maphash.Bytes(seed, data[:n]) ^ at%record.PageSize
 						at, data = at+n, data[n:]
 					}
 				})
@@ -205,7 +205,7 @@ func (h *hostTurns) findGaps(start int) (reason string) {
 	return ""
 }
 
-// firstBehind returns the first step from one on that the program stores to host memory.
+// firstBehind returns the first step from i on in which the program stores to host memory.
 func (f *ringFinder) firstBehind(i int) int {
 	for ; i < f.steps.count && f.steps.at(i).op != stepHostStores; i++ {
 	}
@@ -214,8 +214,8 @@ func (f *ringFinder) firstBehind(i int) int {
 
 const byProgram, byDevice = 0, 1
 
-// eachHostChange calls do for each range of host memory that a step changes.
-func (f *ringFinder) eachHostChange(i int, do func(wrote int, bus uint64, data []byte)) {
+// eachHostChange calls `do` for each range of host memory that a step changes, with who changed it.
+func (f *ringFinder) eachHostChange(i int, do func(by int, bus uint64, data []byte)) {
 	s := f.steps.at(i)
 	switch {
 	case s.op == stepHostStores:
@@ -246,12 +246,12 @@ func (h *hostTurns) leaveOutIgnored() {
 }
 
 // remove removes ranges from what the gaps change. It returns how many changes it has made smaller.
-func (h *hostTurns) remove(of func(k, gap, wrote int) []reach) (count int) {
+func (h *hostTurns) remove(of func(k, gap, by int) []reach) (count int) {
 	for k := range h.gaps {
 		for g := range h.gaps[k] {
-			for wrote := range 2 {
-				list := &h.gaps[k][g].touched[wrote]
-				for _, out := range of(k, g, wrote) {
+			for by := range 2 {
+				list := &h.gaps[k][g].touched[by]
+				for _, out := range of(k, g, by) {
 					var rest []reach
 					for _, r := range *list {
 						if out.end <= r.first || r.end <= out.first {
@@ -290,10 +290,10 @@ func joined(list []reach, near uint64) (out []reach) {
 // addFixed makes parts of the places that most repetitions change.
 func (h *hostTurns) addFixed() {
 	for g := range h.period + 1 {
-		for wrote := range 2 {
+		for by := range 2 {
 			counts := map[uint64]int{}
 			for k := range h.gaps {
-				for _, r := range h.gaps[k][g].touched[wrote] {
+				for _, r := range h.gaps[k][g].touched[by] {
 					for at := r.first / hostUnit; at*hostUnit < r.end; at++ {
 						counts[at]++
 					}
@@ -306,7 +306,7 @@ func (h *hostTurns) addFixed() {
 				}
 			}
 			for _, r := range joined(often, hostJoinMax) {
-				h.addPart(hostPart{reach: r, wrote: wrote == byDevice, gap: g,
+				h.addPart(hostPart{reach: r, wrote: by == byDevice, gap: g,
 					bases: slices.Repeat([]uint64{r.first}, len(h.gaps))})
 			}
 		}
@@ -317,8 +317,8 @@ func (h *hostTurns) addFixed() {
 func (h *hostTurns) addPart(p hostPart) {
 	p.line = h.gaps[0][p.gap].line
 	h.list = append(h.list, p)
-	h.remove(func(k, g, wrote int) []reach {
-		if g != p.gap || (wrote == byDevice) != p.wrote {
+	h.remove(func(k, g, by int) []reach {
+		if g != p.gap || (by == byDevice) != p.wrote {
 			return nil
 		}
 		return []reach{{p.bases[k], p.bases[k] + p.end - p.first}}
@@ -360,8 +360,8 @@ func (h *hostTurns) findPointers() {
 	h.joinPages()
 }
 
-// joinPages lets a pointer reach what lies behind the pointers of pages of the same command that
-// always follow.
+// joinPages lets a pointer reach the next pages, too, if the same command has pointers to them and
+// they always follow each other.
 func (h *hostTurns) joinPages() {
 	for n := range h.pointers {
 		for {
@@ -388,8 +388,8 @@ func (h *hostTurns) clearParts() []hostPart {
 		whole[k] = slices.Clone(h.gaps[k])
 		for g := range h.gaps[k] {
 			o, counts := &h.gaps[k][g], map[uint64]int{}
-			for wrote := range 2 {
-				for _, hash := range o.contents[wrote] {
+			for by := range 2 {
+				for _, hash := range o.contents[by] {
 					counts[hash]++
 				}
 			}
@@ -436,16 +436,16 @@ func (p *hostPart) column(at uint64, width int) (list []uint64) {
 }
 
 // addBehindPointers makes parts of what is behind the pointers of each repetition, and leaves out
-// what is behind those of others.
+// changes behind pointers of other repetitions.
 func (h *hostTurns) addBehindPointers() (reason string) {
 	for n, p := range h.pointers {
 		for g := range h.period + 1 {
-			for wrote := range 2 {
+			for by := range 2 {
 				var list []reach
 				count := 0
 				for k := range h.gaps {
 					before := len(list)
-					for _, r := range h.gaps[k][g].touched[wrote] {
+					for _, r := range h.gaps[k][g].touched[by] {
 						first, end := max(r.first, p[k]), min(r.end, p[k]+h.reach[n])
 						if first < end {
 							list = append(list, reach{first - p[k], end - p[k]})
@@ -455,16 +455,16 @@ func (h *hostTurns) addBehindPointers() (reason string) {
 						count++
 					}
 				}
-				if wrote == byDevice && 0 < count && 4*count < 3*len(h.gaps) {
+				if by == byDevice && 0 < count && 4*count < 3*len(h.gaps) {
 					return fmt.Sprintf("line %d: the device writes behind an address that the "+
 						"program stores, but only in some repetitions", h.gaps[0][g].line)
 				}
-				if wrote == byProgram && h.storedIn[n] < g && 2*count <= len(h.gaps) {
+				if by == byProgram && h.storedIn[n] < g && 2*count <= len(h.gaps) {
 					continue // the memory is used for something else
 				}
 				for _, r := range joined(list, hostJoinMax) {
 					part := hostPart{reach: reach{p[0] + r.first, p[0] + r.end},
-						wrote: wrote == byDevice, gap: g}
+						wrote: by == byDevice, gap: g}
 					for k := range h.gaps {
 						part.bases = append(part.bases, p[k]+r.first)
 					}
@@ -484,8 +484,8 @@ func (h *hostTurns) addBehindPointers() (reason string) {
 	return ""
 }
 
-// leaveOutAliases removes changes of the device that another mapping of the same page shows: of the
-// program's store, or of the buffer of the last command.
+// leaveOutAliases removes changes of the device that show the same page in another mapping: a store
+// of the program, or a change behind a pointer that was stored later, has the same data.
 func (h *hostTurns) leaveOutAliases() {
 	for k := range h.gaps {
 		for g := range h.gaps[k] {
@@ -526,8 +526,8 @@ func (h *hostTurns) readParts(parts []hostPart) {
 	at := 0
 	apply := func(end int, only int) {
 		for i := at; i < end; i++ {
-			f.eachHostChange(i, func(wrote int, bus uint64, data []byte) {
-				if only < 0 || only == wrote {
+			f.eachHostChange(i, func(by int, bus uint64, data []byte) {
+				if only < 0 || only == by {
 					memory.Set(bus, data)
 				}
 			})
@@ -541,16 +541,16 @@ func (h *hostTurns) readParts(parts []hostPart) {
 			o := &h.gaps[k][g]
 			apply(o.first, -1)
 			at = max(at, o.first)
-			for _, wrote := range []int{byDevice, byProgram} {
+			for _, by := range []int{byDevice, byProgram} {
 				for i := range parts {
-					if p := &parts[i]; p.gap == g && wrote == byProgram && p.mayHavePositions() {
+					if p := &parts[i]; p.gap == g && by == byProgram && p.mayHavePositions() {
 						p.before = append(p.before, memory.Bytes(p.bases[k], p.end-p.first))
 					}
 				}
-				apply(o.end, wrote)
+				apply(o.end, by)
 				for i := range parts {
 					p := &parts[i]
-					if p.gap == g && p.wrote == (wrote == byDevice) {
+					if p.gap == g && p.wrote == (by == byDevice) {
 						p.values = append(p.values, memory.Bytes(p.bases[k], p.end-p.first))
 					}
 				}
@@ -630,7 +630,7 @@ func (h *hostTurns) insert() {
 }
 
 // elementsOf returns the accesses of a part in a repetition. Behind a pointer, all repetitions have
-// the addresses of the first one.
+// the addresses of the first repetition.
 func (h *hostTurns) elementsOf(p *hostPart, k, chunk int) (list []element) {
 	width := uint64(2)
 	if p.end-p.first > hostSmallMax && !p.isEntry && p.first%4 == 0 && (p.end-p.first)%4 == 0 {

@@ -8,9 +8,9 @@ import (
 	"lightmetal/tools/capture/importer/runs"
 )
 
-// examineMultiples examines a run whose repetitions may be longer than those of the accesses of the
-// device: a program that writes and reads in turn stores the same doorbells for both. Of several
-// starts, it prefers one whose repetitions end with a result.
+// examineMultiples examines a run in which a repetition may be several periods: a program that
+// writes and reads in turn stores the same doorbells for both. Of several starts, it prefers one
+// whose repetitions end with a result.
 func (f *ringFinder) examineMultiples(r runs.Run, at int) (c *Candidate, reason string) {
 	n := 1
 	if f.hasExactHost() && f.work < hostWorkMax {
@@ -49,8 +49,8 @@ func (c *Candidate) endsWithResult() bool {
 	return len(c.Varies) > 0 && c.Varies[len(c.Varies)-1].Role == "output"
 }
 
-// examineEnds examines a run, and then without its last repetition, its first one, and both: those
-// may store the same doorbells for other work, such as a flush at the end.
+// examineEnds examines a run, and then without its last repetition, its first, and both: these may
+// store the same doorbells for other work, such as a flush at the end.
 func (f *ringFinder) examineEnds(r runs.Run, at int) (c *Candidate, reason string) {
 	for _, without := range [][2]int{{0, 0}, {0, 1}, {1, 0}, {1, 1}} {
 		shorter := r
@@ -235,7 +235,7 @@ func (p *hostPart) setSingle(at uint64) {
 	p.single[at] = true
 }
 
-// isCounting reports whether numbers mostly rise by one step, or always in a circle.
+// isCounting reports whether numbers mostly rise by the same step, or always do so in a circle.
 func isCounting(list []uint64) bool {
 	if s := unitsOf([]ringPoint{{values: list}}); s.End-s.Begin > 2*s.Unit {
 		size, step := s.End-s.Begin, func(i int) uint64 { return list[i+1] - list[i] }
@@ -259,7 +259,7 @@ func isCounting(list []uint64) bool {
 	return false
 }
 
-// explainPointers explains the pointers that move: each run uses the first one.
+// explainPointers explains the pointers that move: each run uses that of the first repetition.
 func (p *ringPlan) explainPointers(explained []bool) {
 	moves := func(column []uint64) bool {
 		return slices.ContainsFunc(p.host.pointers, func(o []uint64) bool {
@@ -320,8 +320,8 @@ func (p *ringPlan) explainLaps(blocks []block, explained []bool) (reason string)
 	return ""
 }
 
-// lapBit returns the bit that is all by which the values of an element differ, and differs with
-// each lap.
+// lapBit returns the bit of an element that changes with each lap. ok is false if its values differ
+// in anything else.
 func (p *ringPlan) lapBit(i int, laps []int) (bit uint64, ok bool) {
 	column := p.column(i)
 	for k, v := range column {
@@ -342,7 +342,7 @@ func (p *ringPlan) lapBit(i int, laps []int) (bit uint64, ok bool) {
 }
 
 // explainEchoes finds numbers in entries of the program that come back in entries of the device in
-// the same repetition, such as command identifiers. Each run uses the first one.
+// the same repetition, such as command identifiers. Each run uses those of the first repetition.
 func (p *ringPlan) explainEchoes(explained []bool) {
 	returned := map[int]bool{}
 	for i := range explained {
@@ -410,8 +410,8 @@ func (h *hostTurns) isRewritten(o *hostPart) bool {
 	})
 }
 
-// lastConstant returns the address of the last 2 bytes that are the same in each repetition and are
-// not zero, or 0.
+// lastConstant returns the address of the last 2 bytes of a small part that are the same in each
+// repetition and are not zero, or 0.
 func (p *hostPart) lastConstant() uint64 {
 	if p.end-p.first > hostSmallMax {
 		return 0
@@ -437,7 +437,7 @@ func (p *ringPlan) isWaitBefore(gap int) bool {
 }
 
 // stopLine returns the first line that belongs to the sequence stop; 0: none does. What uses rings
-// in host memory behind the repetitions is left out, because the rings are then at other places.
+// in host memory after the repetitions is left out, because the rings are then at other places.
 func (p *ringPlan) stopLine(next int, c *Candidate) int {
 	f, first := p.finder, p.finder.hostStart(next)
 	last := -1

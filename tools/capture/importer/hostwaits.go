@@ -9,8 +9,9 @@ import (
 )
 
 // findOwnWaits finds the polls of an output without which a replay would not wait for the device:
-// between them and the last store to the device there is no other access. The image waits until the
-// word has changed, so it must know the previous value. copied is the step of the output's copy.
+// since the last store to the device, there is no other poll and no load of a register. The image
+// waits until the word has changed, so it must know the previous value. copied is the step of the
+// output's copy.
 func (h *hostTensors) findOwnWaits(t *tensor, copied int) error {
 	if t.role != gen.RoleOutput || !h.hostSpaces[t.host].exact {
 		return nil
@@ -56,7 +57,8 @@ func (h *hostTensors) findOwnWaits(t *tensor, copied int) error {
 	return nil
 }
 
-// addOwnWaits makes the image wait until words of an output have changed. now has the bytes before.
+// addOwnWaits makes the image wait until a word of an output has changed. `now` has the output's
+// bytes before that.
 func (h *hostTensors) addOwnWaits(t *tensor, own []int, now []byte, known []bool) error {
 	for _, n := range slices.Backward(own) {
 		s := h.steps.at(n)

@@ -11,12 +11,12 @@ import (
 )
 
 // A recording of the simulator lacks the program's accesses of host memory. For rings, what the
-// device reads is a store behind the program's last wait; what it writes is a poll and loads.
+// device reads becomes a store after the program's last wait; what it writes, a poll and loads.
 
 // wholeHost is the state of such a recording.
 type wholeHost struct {
 	enabled  bool
-	lateSlot int // placeholder before the last stores to the device; slotStep is behind a wait
+	lateSlot int // placeholder before the last stores to the device; slotStep is after a wait
 	waited   bool
 	lastLoad loadPlace
 	polled   map[loadPlace]bool // places that the program loaded again and again
@@ -125,7 +125,7 @@ func (f *ringFinder) wholeStores(s *step) (list []hostStore, width uint64) {
 	return list, width
 }
 
-// wholeElements returns the accesses of such a step.
+// wholeElements returns the accesses of a step of wholeStores.
 func (f *ringFinder) wholeElements(s *step, key chunkKey, chunk int) (list []element) {
 	stores, width := f.wholeStores(s)
 	for _, o := range stores {
@@ -138,7 +138,7 @@ func (f *ringFinder) wholeElements(s *step, key chunkKey, chunk int) (list []ele
 	return list
 }
 
-// wholeChunk returns the chunk of such a step.
+// wholeChunk returns the chunk of a step of wholeStores.
 func (f *ringFinder) wholeChunk(s *step, index int) (c chunk, ok bool) {
 	stores, width := f.wholeStores(s)
 	for _, o := range stores {
@@ -149,8 +149,8 @@ func (f *ringFinder) wholeChunk(s *step, index int) (c chunk, ok bool) {
 	return c, c.count > 0
 }
 
-// isPolledWhole reports whether a step loads a word of host memory for whose value the step before
-// such loads has waited. The frame leaves it out.
+// isPolledWhole reports whether a step loads a word of host memory whose value a poll before it has
+// awaited, with only polls and loads of host memory between them. The frame leaves the step out.
 func (f *ringFinder) isPolledWhole(i int) bool {
 	s := f.steps.at(i)
 	isHost := func(o *step) bool {

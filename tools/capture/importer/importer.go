@@ -12,6 +12,8 @@
 //	tensors   stores to an input and loads from an output become copies
 //	carry     stores of what was loaded before become copies through a scratch tensor
 //	fold      loops that wait become polls with a deadline
+//	looks     waits that only some repetitions of a frame have are left out
+//	pauses    long pauses become delays
 //	expect    steps become commands; all other loads are compared with the recorded values
 //	drop      Point commands are emitted only where they change the window
 //	coalesce  accesses of adjacent addresses become copies, fills and compares
@@ -53,7 +55,7 @@ var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "ma
 // Options describe the trace and select what Import makes of it.
 type Options struct {
 	From string // FromMmiotrace, FromRwmmio, FromQemu or FromRecord
-	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
+	// Nil: the board with the PCI ids of the trace. A board without ids: any device
 	Board *boards.Board
 	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
 	// VVVV:DDDD or BB:DD.F; record: VVVV:DDDD or DDDD:BB:DD.F
@@ -90,7 +92,7 @@ type Options struct {
 	// Loops become polls even if this changes the order of loads of different registers
 	LoadsHaveNoEffect bool
 
-	KeepPauses time.Duration // pauses from this one on become delays; 0: none
+	KeepPauses time.Duration // pauses of at least this length become delays; 0: none
 
 	Inputs, Outputs []TensorSpec
 
@@ -106,7 +108,7 @@ type Options struct {
 	OmitManagement bool
 
 	// FixedHost keeps the recorded addresses at which tiles reach host memory. They are also kept
-	// if the program stores no such address.
+	// if tiles reach memory of which the program stores no address.
 	FixedHost bool
 
 	// Part is the part of the trace to import; the zero value imports all of it.
@@ -173,8 +175,8 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Import makes an image of a trace. The image has the sequence "main", and "safe" if the program
-// started several tiles. The error is an *Error.
+// Import makes an image of a trace. The image has the sequence "main", or those of Options.Frame,
+// and "safe" if the program started several tiles. The error is an *Error.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	image, report, err := ImportPacked(r, o)
 	if err == nil {
@@ -193,7 +195,6 @@ func ImportPacked(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	return l.runPasses(t)
 }
 
-// runPasses runs the passes and returns the image and the report.
 func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	if l.part.outsideCount > 0 {
 		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part",
@@ -294,7 +295,6 @@ func (r *Report) addPass(pass string, o passResult) {
 	r.Warnings = append(r.Warnings, o.warnings...)
 }
 
-// pass is a pass over a program.
 type pass struct {
 	name string
 	run  func() (passResult, error)
@@ -357,7 +357,6 @@ func (o *Options) validate() error {
 	return o.checkHost()
 }
 
-// isPassEnabled reports whether a pass is enabled.
 func (p *program) isPassEnabled(pass string) bool {
 	return !slices.Contains(p.options.Without, pass)
 }

@@ -1,9 +1,9 @@
 package importer
 
-// This file finds the bytes of tensors in tt-metal's interleaved and sharded buffers. Page 0 of an
-// interleaved buffer is in the first DRAM bank, page 1 in the second one, and so on, round-robin. A
-// bank contains every n-th page, at constant distances. A sharded buffer has one page in the L1 of
-// each core of a rectangle, row by row.
+// Tensors can be in tt-metal's interleaved and sharded buffers. Page 0 of an interleaved buffer is
+// in the first DRAM bank, page 1 in the second, and so on, round-robin. A bank contains every n-th
+// page, at constant distances. A sharded buffer has one page in the L1 of each core of a rectangle,
+// row by row.
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
 package importer
 
-// This file joins the parts of an interleaved buffer, which are in different DRAM banks, to one
-// input or output of a proposed frame.
+// The parts of an interleaved buffer are in different DRAM banks. joinBanks joins them to one input
+// or output of a proposed frame.
 
 import (
 	"cmp"
@@ -17,7 +17,6 @@ type bankPart struct {
 	offset  uint64 // in the bank
 }
 
-// joinBanks joins inputs and outputs in DRAM banks to interleaved ones.
 func (c *repetitionDiff) joinBanks() {
 	if !c.hasBanks() {
 		return

@@ -156,7 +156,7 @@ func (f *interruptFinder) barRange(s *step, first, last uint64) Range {
 	return r
 }
 
-// checkShape rejects an interrupt address if what belongs to it is stored right behind it: the
+// checkShape rejects an interrupt address if what belongs to it is stored right after it: the
 // upper half of the address and the data, as in an MSI-X table or in the registers IMWR of a
 // DesignWare eDMA. There, data follows its addresses, and has 16 bits for each of two channels.
 func (f *interruptFinder) checkShape(i int) bool {

@@ -39,7 +39,7 @@ type lifter struct {
 	tlb           *boards.TLBLayout
 	tlbStates     map[int]*tlbState
 	targetIndexes map[targetKey]int32
-	// Of configuration registers; unused: windows that were configured, but not accessed
+	// Accesses of configuration registers; Points; windows that no access followed
 	configStores, configLoads, pointCount, unusedWindows int
 	// Accesses through TLB windows, and all others
 	windowAccesses, otherAccesses int
@@ -237,7 +237,7 @@ func (l *lifter) addPlaceholder(line int, time int64) int {
 	return l.steps.count - 1
 }
 
-// newStep returns a step of n adjacent accesses, of which a is the first.
+// newStep returns a step of n adjacent accesses, of which `a` is the first.
 func newStep(a *traces.Access, n uint32) step {
 	s := step{op: stepLoad, width: a.Width, count: n, line: uint32(a.Line), time: a.Time,
 		value: a.Value, target: -1, operand: -1}
@@ -347,9 +347,9 @@ func (l *lifter) isManagement(target *fbs.TileRoute) bool {
 	return kind == chips.ARC || kind == chips.PCIe
 }
 
-// trackTarget records that an access through the window of s reaches the target and page of at. It
-// reports whether the image must point the window before the access: the program configured it
-// again, or the access is in another page than the last one.
+// trackTarget records that an access through the window of s reaches the target and page of `at`.
+// It reports whether the image must point the window before the access: the program configured the
+// window again, or the access is in another page than the last access.
 func (l *lifter) trackTarget(s *tlbState, at *windowTarget, index int,
 	group *boards.WindowGroup) (pointed bool) {
 	if s.windowIndex < 0 {
@@ -438,7 +438,7 @@ func (l *lifter) addTLBWindow(index int, group *boards.WindowGroup) int {
 }
 
 // addAccesses makes steps of n adjacent accesses of one width, and halves them as often as needed.
-// data has the bytes of all; if n is 1, data may be nil, and a has the value.
+// data has the bytes of all; if n is 1, data may be nil, and `a` has the value.
 func (l *lifter) addAccesses(a *traces.Access, n uint32, data []byte) error {
 	if n == 1 && data != nil {
 		a.Value = traces.Little(data)

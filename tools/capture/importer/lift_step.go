@@ -51,7 +51,7 @@ func (l *lifter) ruleIndex(bar uint8, offset, size uint64) int {
 	return -1
 }
 
-// newBarStep makes a step of n adjacent accesses in a BAR outside TLB windows. a is the first. ok
+// newBarStep makes a step of n adjacent accesses in a BAR outside TLB windows. `a` is the first. ok
 // is false if they cannot be one step.
 func (l *lifter) newBarStep(a *traces.Access, n uint32) (s step, ok bool, err error) {
 	size := uint64(n) * uint64(a.Width)
@@ -95,7 +95,6 @@ func (l *lifter) isThroughTLB(a *traces.Access) bool {
 	return ok
 }
 
-// isConfigRegister reports whether an access is of a TLB window's configuration register.
 func (l *lifter) isConfigRegister(a *traces.Access) bool {
 	if l.board.TLB == nil {
 		return false
@@ -185,7 +184,7 @@ func (l *lifter) lineStrideMax(s *step, ns int64) int {
 // toMicroseconds returns a time in microseconds, limited to what a step can store.
 func toMicroseconds(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-1)) }
 
-// addStep appends a step, or merges it into the last one.
+// addStep appends a step, or merges it into the last step.
 func (l *lifter) addStep(s *step, data []byte) error {
 	n := int(s.count)
 	l.prepareAccess(s)
@@ -278,7 +277,8 @@ func mirrorCoordinate(v, size uint8) uint8 {
 	return v
 }
 
-// isTileMemory reports whether a range is memory in every tile that a window reaches.
+// isTileMemory reports whether a range is memory in the tiles that a window reaches, of which it
+// looks at the corners.
 func (l *lifter) isTileMemory(a *windowTarget, address, size uint64) bool {
 	for _, k := range a.kinds {
 		if k == 0 || l.chip.Grid.FindMemory(k, address, size) == nil {
@@ -288,11 +288,11 @@ func (l *lifter) isTileMemory(a *windowTarget, address, size uint64) bool {
 	return true
 }
 
-// windowTarget is a target of a TLB window.
+// windowTarget is what a TLB window points to: tiles, and a page in each.
 type windowTarget struct {
 	route   fbs.TileRoute
 	address uint64
-	// Rectangle of tiles, in NoC 0 coordinates or translated ones.
+	// Rectangle of tiles, in NoC 0 or translated coordinates
 	x0, y0, x1, y1 uint8
 	kinds          [2]chips.TileKind // kinds of the corner tiles; 0: unknown
 	shown          homeSet           // the same tiles by number; set when the target is added
@@ -302,7 +302,6 @@ func (a *windowTarget) containsTile(x, y uint8) bool {
 	return x >= a.x0 && x <= a.x1 && y >= a.y0 && y <= a.y1
 }
 
-// reportMarks reports the number of marks.
 func (l *lifter) reportMarks() (out passResult, err error) {
 	if len(l.markNames)+l.emptyMarks == 0 {
 		return out, nil
@@ -314,7 +313,6 @@ func (l *lifter) reportMarks() (out passResult, err error) {
 	return out, nil
 }
 
-// addMark appends a mark of the trace as a step.
 func (l *lifter) addMark(a *traces.Access) {
 	name := markName(a.Name)
 	if name == "" {

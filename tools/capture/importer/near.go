@@ -12,7 +12,7 @@ import (
 // addressRange is a range of addresses that a trace accesses.
 type addressRange struct{ first, last uint64 }
 
-// distanceTo returns the number of bytes between two ranges, 0 if they touch.
+// distanceTo returns the distance of two ranges in bytes, 0 if they overlap.
 func (r addressRange) distanceTo(other addressRange) uint64 {
 	switch {
 	case r.last < other.first:

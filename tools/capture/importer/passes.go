@@ -11,8 +11,8 @@ import (
 )
 
 // pointWindow emits a Point command if the window of step i does not point to the target of the
-// step yet. If step i is a mark after a configuration of a window, point does so for the access
-// after the mark.
+// step yet. If step i is a mark after a configuration of a window, the Point is for the access that
+// follows the mark.
 func (m *commandBuilder) pointWindow(i int) {
 	for m.steps.at(i).hasFlag(flagPointFirst) && m.steps.at(i).op == stepMark &&
 		i+1 < m.steps.count {
@@ -29,7 +29,6 @@ func (m *commandBuilder) pointWindow(i int) {
 	m.emit(m.pointCommand(s.window, s.target))
 }
 
-// pointCommand returns the command that points a window.
 func (p *program) pointCommand(window uint16, at int32) *lmb.Command {
 	a := &p.targets[at]
 	return &lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window,
@@ -78,7 +77,6 @@ func (f *fencer) emitLastFence(m *commandBuilder) {
 	}
 }
 
-// reportFences reports the number of fences.
 func (m *commandBuilder) reportFences() (out passResult, err error) {
 	if m.fences.count > 0 {
 		out.summary = english.Count(m.fences.count, "store fence") + " after bulk copies"
@@ -99,7 +97,6 @@ func (p *program) isResetRegister(at *windowTarget, s *step) bool {
 	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && cores
 }
 
-// recordCoreStart records a store that starts cores.
 func (l *lifter) recordCoreStart(s *step, at *windowTarget) {
 	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isResetRegister(at, s) ||
 		uint32(s.value)&l.board.Reset.Mask == l.board.Reset.Mask {

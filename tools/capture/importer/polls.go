@@ -141,10 +141,10 @@ func (f *pollDetector) detectFrom(first int) (next int) {
 	return end + 1
 }
 
-// load returns load i.
 func (f *pollDetector) load(i int32) *step { return f.steps.at(int(f.loads[i])) }
 
-// isSingleLoad reports whether a step loads one register, and not for an output.
+// isSingleLoad reports whether a step loads one register, neither for an output nor as the first
+// load after an interrupt.
 func (f *pollDetector) isSingleLoad(i int) bool {
 	s := f.steps.at(i)
 	return s.op == stepLoad && s.tensorIndex() < 0 && s.elementCount() == 1 &&
@@ -275,7 +275,7 @@ func (f *pollDetector) loadKeyOf(i int32) loadKey {
 // tableSlot is a slot of the hash table of runs. A program may load from millions of registers
 // between two stores. A Go map would need several times the memory.
 type tableSlot struct {
-	hash   uint32 // of register and width
+	hash   uint32 // of the runKey
 	number int32  // index of the run, from 1; 0: the slot is free
 }
 

@@ -15,7 +15,6 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// window is a window of the image.
 type window struct {
 	lmb.Window
 	bar  uint8
@@ -57,7 +56,6 @@ type program struct {
 	loads, stores int // numbers in the trace
 }
 
-// reportRead reports what was read.
 func (p *program) reportRead(t *traces.Trace) passResult {
 	text := fmt.Sprintf("%s: %s, %s%s", english.Count(t.Lines, "line"),
 		english.Count(p.loads, "load"), english.Count(p.stores, "store"),
@@ -76,7 +74,6 @@ func ignoredText(list []traces.Count) (text string) {
 	return text
 }
 
-// buildImage builds the image from the sequences.
 func (p *program) buildImage(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, error) {
 	if len(p.windows) == 0 {
 		return nil, traces.TraceError(0, "nothing to replay: "+
@@ -131,9 +128,9 @@ func (p *program) barSizes() (sizes [6]uint64) {
 }
 
 // addressRegisters lists the registers that hold addresses of host memory. The trace has neither
-// the contents of this memory nor valid addresses for a replay. Therefore no image can contain a
-// store to these registers, unless Options.Host provides the memory. Zero and addresses from first
-// to last are not in host memory.
+// the contents of this memory nor valid addresses for a replay. So no image can contain a store to
+// these registers, unless Options.Host provides the memory. Zero, and addresses from `first` to
+// `last`, are not in host memory.
 var addressRegisters = []struct {
 	board       string
 	bar         uint8
@@ -148,7 +145,6 @@ var addressRegisters = []struct {
 	{"edu", 0, 0x88, 0x40000, 0x40fff, "the DMA destination address"},
 }
 
-// isAddressRegister reports whether a register is in addressRegisters.
 func isAddressRegister(board string, bar uint8, offset uint64) bool {
 	for _, h := range addressRegisters {
 		if h.board == board && h.bar == bar && offset >= h.offset && offset < h.offset+8 {

@@ -1,8 +1,8 @@
 package importer
 
-// This file finds counters that the recorded program waited for, such as the completion pointer of
-// a queue: a replay that is slower than the device finds such a counter beyond the value that the
-// program saw. A poll then waits until the counter has reached the value (gen.ConditionReached).
+// A program may wait for a counter, such as the completion pointer of a queue. A replay that is
+// slower than the device finds the counter beyond the value that the program saw. So a poll waits
+// until the counter has reached the value (gen.ConditionReached).
 
 import (
 	"fmt"
@@ -33,7 +33,6 @@ func (c *polledRegister) isLikelyCounter() bool {
 // isCounterMask reports whether mask has some of its lowest bits set, and no other.
 func isCounterMask(mask uint64) bool { return mask != 0 && mask&(mask+1) == 0 }
 
-// hasReached reports whether a counter with the value `later` has reached `value`.
 func hasReached(later, value, mask uint64) bool {
 	return fbs.ConditionMet(&fbs.Command{Mode: uint8(gen.ConditionReached), Mask: mask,
 		Value: value}, later)
@@ -127,7 +126,7 @@ func (f *pollDetector) pollLoads(c *polledRegister) {
 	}
 }
 
-// waitUntilReached changes the polls of a counter.
+// waitUntilReached makes the polls of a counter wait until it has reached the value.
 func (f *pollDetector) waitUntilReached(c *polledRegister, out *passResult) (polls int) {
 	for _, i := range c.pollSteps {
 		s := f.steps.at(i)

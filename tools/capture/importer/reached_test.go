@@ -59,7 +59,6 @@ func TestPollsOfACounterCauseAWarningUnlessAFlagChangesThem(t *testing.T) {
 	}
 }
 
-// hasWarning reports whether a report has a warning with exactly this text.
 func hasWarning(r *Report, text string) bool {
 	for _, w := range r.Warnings {
 		if w.Text == text {

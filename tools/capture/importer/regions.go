@@ -50,7 +50,6 @@ func newIATUState(b *boards.Board) *iatuState {
 	return r
 }
 
-// isRegister reports whether an access touches the registers of the iATU.
 func (r *iatuState) isRegister(a *traces.Access, size uint64) bool {
 	return r.RegionCount > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset &&
 		a.Offset < r.Offset+uint64(r.RegionCount)*r.Stride

@@ -184,7 +184,7 @@ func relocateCommand(width uint8, window uint16, offset uint64, host uint16,
 	}}
 }
 
-// trimHosts removes the bytes before the first one that the device accesses, and sets the sizes of
+// trimHosts removes the bytes before the first byte that the device accesses, and sets the sizes of
 // the host windows.
 func (r *relocator) trimHosts() {
 	for i := range r.hostSpaces {

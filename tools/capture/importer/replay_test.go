@@ -13,7 +13,6 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// loadOnMock encodes an image and loads it on a mock of its device.
 func loadOnMock(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Device) {
 	t.Helper()
 	board := chips.BoardByName(image.Devices[0].Board)
@@ -24,7 +23,6 @@ func loadOnMock(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *moc
 	return loadOn(t, image, slot, device), device
 }
 
-// loadOn encodes an image and loads it on a device.
 func loadOn(t *testing.T, image *lmb.Image, slot int, device hal.Device) *runtime.Replay {
 	t.Helper()
 	file, err := lmb.Encode(image)
@@ -43,7 +41,6 @@ func loadOn(t *testing.T, image *lmb.Image, slot int, device hal.Device) *runtim
 	return replay
 }
 
-// mustRun runs the first sequence of an image.
 func mustRun(t *testing.T, replay *runtime.Replay, device *mock.Device) {
 	t.Helper()
 	if r := replay.Run(0); r.Code != hal.OK {

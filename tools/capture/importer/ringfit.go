@@ -16,12 +16,12 @@ type ringPoint struct {
 type ringFit struct {
 	begin, end, first uint64
 	steps             []uint64 // by point: what the entry takes
-	unit              uint64   // in which the ring moves; 0: entries do not go on at the begin
+	unit              uint64   // in which the ring moves; 0: no entry continues at the begin
 	times             []uint64 // with a unit: by point, how often the ring moves before
 	laps              [][]int  // by point and repetition
 	parity            uint64   // bit that changes with each lap; 0: none
 	how               string   // what showed begin and end
-	// Without a recorded end: all of lowest to highest agree with the recording
+	// Without a recorded end: each end from lowest to highest agrees with the recording
 	lowest, highest uint64
 	hasWrap         bool
 	wrapLine        int
@@ -133,7 +133,7 @@ func (r *ringFit) limit(points []ringPoint, wraps int) (reason string) {
 	return r.check(points)
 }
 
-// check runs the ring beside the recording.
+// check compares the ring with the recording, and sets the laps.
 func (r *ringFit) check(points []ringPoint) (reason string) {
 	at, lap := r.first, 0
 	r.laps = make([][]int, len(points))
@@ -153,7 +153,8 @@ func (r *ringFit) check(points []ringPoint) (reason string) {
 	return ""
 }
 
-// isCertain reports whether all ends that agree with the recording lead to the same numbers.
+// isCertain reports whether the lowest and the highest end that agree with the recording lead to
+// the same numbers in 2^14 repetitions.
 func (r *ringFit) isCertain() bool {
 	if !r.hasWrap {
 		return false

@@ -22,7 +22,7 @@ type ringWriter struct {
 	parts   []movedPart   // stores to host memory that wait for those of entries before them
 	done    map[int]bool  // uses
 	indexes map[*plannedRing]uint16
-	widths  map[uint16]uint64 // by ring: begin, first and all steps, ORed
+	widths  map[uint16]uint64 // by ring: first minus begin, and all steps, ORed
 }
 
 // addRings adds the rings to the image: init ends with a reset of each, and the commands of the
@@ -160,7 +160,7 @@ func (w *ringWriter) placeOfCommand(c *lmb.Command) (space spaceKey, address, si
 	return spaceKey{kind: win.Kind, bar: win.bar}, win.base + address, size
 }
 
-// movedPart is a part of a command that one use of a ring moves, or none (-1).
+// movedPart is a part of a command, and the index of the use that moves it (-1: none does).
 type movedPart struct {
 	command       lmb.Command
 	use           int
@@ -219,8 +219,8 @@ func (w *ringWriter) move(c lmb.Command) error {
 	return nil
 }
 
-// emitParts appends a part of a command, or all stores to host memory up to here: those of inputs
-// come last before, and all get the order in which the rings move.
+// emitParts appends the collected parts in the order in which the rings move. Parts that no ring
+// moves come last.
 func (w *ringWriter) emitParts() error {
 	slices.SortStableFunc(w.parts, func(a, b movedPart) int {
 		return cmp.Compare(uint(a.use), uint(b.use)) // -1 is the largest
@@ -238,8 +238,9 @@ func (w *ringWriter) emitParts() error {
 	return nil
 }
 
-// nextWord returns the bytes up to the next word of a copy that a ring moves, or its size if the
-// copy begins with it: the device may look at a position at any time.
+// nextWord returns the bytes up to the next word of a copy that a ring moves. If the copy begins
+// with such a word, it returns the size of the word: it needs a store of its own, because the
+// device may look at a position at any time.
 func (w *ringWriter) nextWord(space spaceKey, address, size uint64) (next uint64, isWord bool) {
 	next = size
 	for i := range w.options.moves {
@@ -256,7 +257,7 @@ func (w *ringWriter) nextWord(space spaceKey, address, size uint64) (next uint64
 	return next, false
 }
 
-// moveWordsOf stores the words of a copied block that rings move once more, behind it.
+// moveWordsOf stores the words of a copied block that rings move once more, after the block.
 func (w *ringWriter) moveWordsOf(c *lmb.Command, use int, space spaceKey, address,
 	size uint64) error {
 	for i := range w.options.moves {
@@ -279,8 +280,8 @@ func (w *ringWriter) moveWordsOf(c *lmb.Command, use int, space spaceKey, addres
 	return nil
 }
 
-// useAt returns the index of the use that moves an address, or -1, and how many bytes have the
-// same.
+// useAt returns the index of the use that moves an address, or -1, and the number of bytes from
+// there on for which that is so.
 func (w *ringWriter) useAt(space spaceKey, address, size uint64) (use int, next uint64) {
 	use, next = -1, size
 	for i := range w.options.moves {

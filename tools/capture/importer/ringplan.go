@@ -52,8 +52,8 @@ func newRing(fit ringFit, first *element, isValue bool) plannedRing {
 type ringUse struct {
 	ring     *plannedRing
 	number   int
-	advance  uint64 // before the first access, so many times
-	times    uint64 // 0: a use before has advanced
+	advance  uint64 // before the first access
+	times    uint64 // how often it advances; 0: a use before has advanced
 	isValue  bool
 	shift    uint32
 	parity   uint64
@@ -358,12 +358,11 @@ func (p *ringPlan) report() (list []Ring) {
 	return list
 }
 
-// sortUses points the uses to their rings: the list of rings no longer grows.
+// sortUses points the uses to their rings, when the list of rings no longer grows.
 func (p *ringPlan) sortUses() {
 	for i := range p.uses {
 		p.uses[i].ring = &p.rings[p.uses[i].number]
 	}
 }
 
-// compareLines is for sorting.
 func compareLines(a, b Varying) int { return cmp.Compare(a.Line, b.Line) }

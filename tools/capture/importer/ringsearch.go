@@ -243,7 +243,7 @@ func (f *ringFinder) breaker(r runs.Run) (key chunkKey) {
 const (
 	ringWaitsMax  = 4 // kinds of waits that only some repetitions have
 	ringTimesMin  = 3 // repetitions that show how something moves
-	ringRunsMax   = 8 // repetitions that are examined
+	ringRunsMax   = 8 // runs that are examined
 	ringAccessMax = 1 << 20
 	ringStepsMax  = 1 << 20 // larger traces are not searched
 )
@@ -278,8 +278,8 @@ func (f *ringFinder) accesses(r runs.Run) (n int) {
 }
 
 // examineRun makes a candidate of a run, if something in it moves as rings do, and it waits. A
-// repetition begins with a store behind a load: of several, the first with a frame, those whose
-// results come last before others.
+// repetition begins with a store after a load. Of several such stores, the first that gives a frame
+// is taken; those after which results come last are tried first.
 func (f *ringFinder) examineRun(r runs.Run) (c *Candidate, reason string) {
 	isStore := func(at int) bool { return f.chunks[at].op == stepStore }
 	polls := f.hasExactHost() || slices.ContainsFunc(f.chunks[r.Start:r.Start+r.Period],

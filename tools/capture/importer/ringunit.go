@@ -65,7 +65,7 @@ func fitUnits(points []ringPoint, s *RingSpec) (r ringFit, reason string) {
 	return r, r.checkUnits(points)
 }
 
-// checkUnits runs the ring beside the recording.
+// checkUnits compares the ring with the recording, and sets the laps.
 func (r *ringFit) checkUnits(points []ringPoint) (reason string) {
 	next, lap := r.first, 0
 	r.laps = make([][]int, len(points))
@@ -171,7 +171,7 @@ func (f *ringFinder) specOf(e *element, isValue bool) *RingSpec {
 	return nil
 }
 
-// follows reports whether an access is the next one of the same entry.
+// follows reports whether an access is the next access of the same entry.
 func (f *ringFinder) follows(before, e *element) bool {
 	next := before.address + uint64(before.width)
 	if s := f.specOf(before, false); s != nil && s.Unit != 0 && next == s.End {

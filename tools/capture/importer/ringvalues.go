@@ -131,7 +131,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 		}
 	}
 	var points []ringPoint
-	var pointOf []int // by same
+	var pointOf []int // by index in `same`
 	for n, k := range same {
 		column := p.column(k)
 		if n > 0 && slices.Equal(column, points[len(points)-1].values) {
@@ -171,7 +171,7 @@ func (p *ringPlan) valueRing(i int, explained []bool) (reason string) {
 }
 
 // echoes finds numbers that the program stores and the device returns in the same repetition, such
-// as event numbers. They may stay what they were in the first one.
+// as event numbers. They may stay what they were in the first repetition.
 func (p *ringPlan) echoes(explained []bool) {
 	const numbersMax = 1 << 10
 	rising, returned := 0, map[int]bool{}
@@ -195,8 +195,8 @@ func (p *ringPlan) echoes(explained []bool) {
 	}
 }
 
-// isPointer reports whether a number rises from repetition to repetition, or did until a wrap: a
-// single word of random data does not.
+// isPointer reports whether numbers mostly rise by equal steps from repetition to repetition, also
+// if they wrap: words of random data do not.
 func isPointer(list []uint64) bool {
 	rises := 0
 	for k := range list[1:] {

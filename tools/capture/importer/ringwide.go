@@ -23,8 +23,8 @@ func (w *ringWriter) moveOffset(c *lmb.Command, u *ringUse) error {
 	return nil
 }
 
-// widen moves a command to a larger TLB window, which the frame points at first of all. It returns
-// false if the board has none that shows all of the ring.
+// widen moves a command to a larger TLB window, which the frame points before its other commands.
+// It returns false if the board has none that shows all of the ring.
 func (w *ringWriter) widen(c *lmb.Command, u *ringUse) bool {
 	win, shown := &w.image.Windows[c.Window], w.shown[c.Window]
 	address := shown.address + uint64(c.Offset)
@@ -45,7 +45,7 @@ func (w *ringWriter) widen(c *lmb.Command, u *ringUse) bool {
 	return true
 }
 
-// wideWindow returns the window of a size that shows an address of the tiles of another window.
+// wideWindow returns the window of a size that shows the address `base` in the tiles of `like`.
 func (w *ringWriter) wideWindow(like *lmb.Window, shown *windowTarget, base,
 	size uint64) (window uint16) {
 	point := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Value: base,

@@ -122,7 +122,7 @@ func TestRangeSpecIsParsed(t *testing.T) {
 }
 
 // TestTileIsNamedInEitherSystemOfCoordinates: the program of the capture used translated
-// coordinates; reports print those of NoC 0.
+// coordinates; reports print NoC 0 coordinates.
 func TestTileIsNamedInEitherSystemOfCoordinates(t *testing.T) {
 	text := unzippedCapture(t, "wh.nocdram.record.gz")
 	var first []byte

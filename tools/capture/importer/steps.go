@@ -7,7 +7,6 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// stepOp is the operation of a step.
 type stepOp uint8
 
 const (
@@ -17,7 +16,7 @@ const (
 	stepLoad            // an expected value, or bytes of an output tensor
 	stepIgnore          // a load whose value does not matter
 	stepCarryOut        // a load whose value goes into the scratch tensor
-	stepCarryIn         // a store of such a value
+	stepCarryIn         // a store of a value from the scratch tensor
 	stepPoll
 	stepMark
 	stepHostStores    // stores of the program to host memory, which are not accesses in the trace
@@ -31,7 +30,7 @@ const (
 type step struct {
 	time int64 // time of the first access in nanoseconds
 	// The value that is stored, loaded or awaited. If the bytes are stored elsewhere, the position
-	// of the first one: in program.runData (a run), in the data of a tensor, or in host memory
+	// of the first: in program.runData (a run), in the data of a tensor, or in host memory
 	// (stepRelocate)
 	value  uint64
 	offset uint32 // offset in the window, in bytes
@@ -59,18 +58,17 @@ type step struct {
 const (
 	// Plain memory: only the bytes matter, not the number and widths of the accesses
 	flagMemory   = 1 << iota
-	flagRepeated // count loads of one register, all of which returned value
+	flagRepeated // `count` loads of one register, all of which returned `value`
 	flagSplit    // part of an access that was split at the edge of a tensor
 	flagLoop     // poll made of a loop that waited
 	// The image points the window before this step, even if it already points there. Of a mark: the
 	// program had configured a window before the mark
 	flagPointFirst
 	flagCounter   // a poll that waits until a counter has reached its value
-	flagInterrupt // the first load behind an interrupt of the device
-	flagChanged   // a poll that waits until the value is another one
+	flagInterrupt // the first load after an interrupt of the device
+	flagChanged   // a poll that waits until the register has another value
 )
 
-// accessesDevice reports whether a step accesses the device.
 func (s *step) accessesDevice() bool { return s.op >= stepStore && s.op <= stepPoll }
 
 func (s *step) hasFlag(flag uint8) bool { return s.flags&flag != 0 }
@@ -86,7 +84,6 @@ func (s *step) elementCount() uint32 {
 // size returns the number of bytes that a step accesses.
 func (s *step) size() uint64 { return uint64(s.elementCount()) * uint64(s.width) }
 
-// lastTime returns the time of the last access.
 func (s *step) lastTime() int64 {
 	if s.op == stepPoll {
 		return s.time
@@ -94,7 +91,6 @@ func (s *step) lastTime() int64 {
 	return s.time + int64(s.durationUs)*1000
 }
 
-// lineOf returns the line of access k.
 func (s *step) lineOf(k uint32) int {
 	return int(s.line + k*uint32(s.lineStride))
 }
@@ -129,7 +125,6 @@ func (l *stepList) appendStep(s step) *step {
 	return &(*c)[len(*c)-1]
 }
 
-// addChunk appends an empty chunk.
 func (l *stepList) addChunk() {
 	last := len(l.spare) - 1
 	if last < 0 {
@@ -205,7 +200,6 @@ func (a *runArena) store(data []byte) (at uint64) {
 	return at
 }
 
-// bytes returns the bytes at a position.
 func (a *runArena) bytes(at, size uint64) []byte {
 	offset := at & (1<<32 - 1)
 	return a.chunks[at>>32][offset : offset+size : offset+size]
@@ -223,7 +217,6 @@ func (a *runArena) extend(at, size uint64, data []byte) bool {
 	return true
 }
 
-// singleAccess returns access k of a step as a step.
 func (p *program) singleAccess(s *step, k uint32) step { return p.accessRange(s, k, k+1) }
 
 // accessRange returns the accesses from first up to, but not including, end as a step.
@@ -259,7 +252,6 @@ func (p *program) valueOf(s *step, k uint32) uint64 {
 	return traces.Little(p.dataOf(s)[k*uint32(s.width):][:s.width])
 }
 
-// dataOf returns the bytes that a step stores or loads.
 func (p *program) dataOf(s *step) []byte {
 	switch {
 	case s.tensorIndex() >= 0:
@@ -270,7 +262,6 @@ func (p *program) dataOf(s *step) []byte {
 	return traces.Bytes(s.value, s.width)
 }
 
-// maskOf returns the mask of a poll.
 func (p *program) maskOf(s *step) uint64 { return p.masks[s.operand] }
 
 // maskIndex returns the index of a mask in program.masks, which is a short list.
@@ -283,5 +274,4 @@ func (p *program) maskIndex(mask uint64) int32 {
 	return int32(index)
 }
 
-// ruleOfStep returns the board's access rule for a step.
 func (p *program) ruleOfStep(s *step) *boards.AccessRule { return &p.board.Rules[s.rule] }

@@ -100,7 +100,7 @@ func checkDistinct(a, b *tensor, bar uint8) error {
 	case a.Name == b.Name:
 		return traces.UsageError("two tensors have the name %s", a.Name)
 	case (a.Page != 0) != (b.Page != 0) || a.Cores != b.Cores:
-		return nil // use reports an access of both
+		return nil // tensorWithRole reports an access of both
 	case a.role == b.role && (a.Line == b.Line || a.Line == 0 || b.Line == 0) &&
 		a.withDefaultBar(bar) == b.withDefaultBar(bar) && a.Address < b.Address+b.extent &&
 		b.Address < a.Address+a.extent:

@@ -166,7 +166,7 @@ func (p *program) addressIn(s *step, place Place) (address uint64, ok bool) {
 }
 
 // assignStep appends a step to out, split into parts if these belong to different tensors or to
-// ranges of Options.Ignore. Outside the frame, only these count.
+// ranges of Options.Ignore. Outside the frame, only the ranges count.
 func (a *tensorAssigner) assignStep(out *stepList, s step) error {
 	if s.op != stepStore && s.op != stepLoad {
 		a.updateHolds(&s, -1)
@@ -203,7 +203,7 @@ func (a *tensorAssigner) assignStep(out *stepList, s step) error {
 }
 
 // varies reports whether loads of a step have other values in another recording. all is false if
-// only those of some registers have.
+// only some of the loads have.
 func (a *tensorAssigner) varies(s *step) (in, all bool) {
 	all = true
 	for k := range s.count {

@@ -126,10 +126,8 @@ func (f *finder) addToken(s *step, o occurrence) {
 	f.ids, f.occurrences = append(f.ids, id), append(f.occurrences, o)
 }
 
-// stepOf returns the step of a token.
 func (f *finder) stepOf(at int) *step { return f.steps.at(int(f.occurrences[at].step)) }
 
-// isStore reports whether a token is a store.
 func (f *finder) isStore(at int) bool {
 	op := f.stepOf(at).op
 	return op == stepStore || op == stepRelocate || op == stepCarryIn
@@ -163,7 +161,7 @@ func (f *finder) tokenData(at int) []byte {
 	switch s.op {
 	case stepRelocate:
 		return traces.Bytes(s.value, 8)
-	case stepCarryOut, stepCarryIn: // the value is another one each time
+	case stepCarryOut, stepCarryIn: // the value differs each time
 		return make([]byte, s.width)
 	}
 	return f.dataOf(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]

@@ -9,12 +9,12 @@ import (
 // turnLoadsMax is the largest number of loads in a turn of a loop that is folded.
 const turnLoadsMax = 64
 
-// turns are all turns of a loop but the last one. Each has the same `period` loads, in the same
-// order. Of the loads first to end-1, those of a turn that is not complete come last.
+// turns are all turns of a loop but the last. Each has the same `period` loads, in the same order.
+// Of the loads from `first` up to `end`, those of an incomplete turn come last.
 type turns struct{ first, end, period int32 }
 
-// foldTurns folds the loops that load other registers while they wait: the first turn and the last
-// one stay, with their loads in the recorded order, and only the last one waits for values.
+// foldTurns folds the loops that load other registers while they wait: the first and the last turn
+// stay, with their loads in the recorded order, and only the last turn waits for values.
 func (f *pollDetector) foldTurns() {
 	var list []turns
 	var partial []loop
@@ -37,7 +37,7 @@ func (f *pollDetector) foldTurns() {
 	}
 }
 
-// turnsOf returns the turns of a loop from the first one on that is like the last one.
+// turnsOf returns the turns of a loop, from the first that is like the last turn.
 func (f *pollDetector) turnsOf(l loop) turns {
 	before := l.last - 1
 	for f.runOf[before] != f.runOf[l.last] {
@@ -50,7 +50,7 @@ func (f *pollDetector) turnsOf(l loop) turns {
 	for t.first > l.head && f.runOf[t.first-1] == f.runOf[t.first-1+t.period] {
 		t.first--
 	}
-	for range t.period - 1 { // the last turn goes on behind the load that waited
+	for range t.period - 1 { // the last turn goes on after the load that waited
 		if int(t.end) == len(f.loads) || f.runOf[t.end] != f.runOf[t.end-t.period] {
 			break
 		}
@@ -77,7 +77,7 @@ func mergeTurns(list []turns) (merged []turns) {
 	return merged
 }
 
-// leaveOutTurns leaves out all turns but the first one, and of that one the values that changed.
+// leaveOutTurns leaves out all turns but the first, and the values in it that changed.
 func (f *pollDetector) leaveOutTurns(t turns) {
 	whole := (t.end - t.first) / t.period
 	for i := t.first; i < t.end; i++ {
@@ -118,7 +118,6 @@ func (f *pollDetector) noteUnfolded(l loop, list []turns) {
 	}
 }
 
-// countLoops counts the loops and their polls.
 func (f *pollDetector) countLoops() {
 	for _, l := range f.loops {
 		f.loopLoads += int(l.count)

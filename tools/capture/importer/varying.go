@@ -318,8 +318,8 @@ func (c *repetitionDiff) isComputedFromLoad(p *piece, address uint64, values [][
 	return false
 }
 
-// isStoredAgain reports whether the frame also stores other data to the same bytes. It sets v.fed
-// if the frame does so at least portStoresMin times with data that differ between frames.
+// isStoredAgain reports whether the frame also stores other data to the same bytes. It sets
+// v.isPort if the frame does so at least portStoresMin times with data that differ between frames.
 func (c *repetitionDiff) isStoredAgain(b patch, v *Varying, values [][]byte) (again bool) {
 	address, size, differ := v.Address, v.Size, uint64(0)
 	for i := range c.pieces {

@@ -15,12 +15,12 @@ type loadHistory struct {
 }
 
 // verdict counts the comparisons of an image by what the trace shows of their registers: a value
-// that has changed, or that was seen once, may be another one in a replay.
+// that has changed, or that was seen once, may differ in a replay.
 type verdict struct {
 	registers               map[loadKey]*loadHistory
 	same, changed, seenOnce int // numbers of expects
 	ignored                 int // loads whose values are not compared
-	behindInterrupts        int // polls of the first load behind an interrupt
+	behindInterrupts        int // polls of the first load after an interrupt
 	carried                 int // stores of values that the image has loaded
 }
 

@@ -6,8 +6,8 @@ import (
 	"lightmetal/boards"
 )
 
-// TestVerdictCountsWhatTheTraceShowsOfEachRegister has loads of one value, of several, and one;
-// ignored ones, memory, and waits.
+// TestVerdictCountsWhatTheTraceShowsOfEachRegister has registers with one value, with several, and
+// with a single load; ignored loads, memory, and waits.
 func TestVerdictCountsWhatTheTraceShowsOfEachRegister(t *testing.T) {
 	text := recordText([]string{"DEVICE 0 1af4 1110 a", "BAR 0 0 0 0 100", "BAR 1 0 2 0 400000",
 		"R 0 8 4 01000000", "R 0 8 4 01000000", "W 0 c 4 01000000", "R 0 8 4 01000000",

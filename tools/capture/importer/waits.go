@@ -12,7 +12,7 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// A driver that sleeps until an interrupt makes no loop: the load behind the interrupt returns the
+// A driver that sleeps until an interrupt makes no loop: the load after the interrupt returns the
 // final value. Such a load must become a poll.
 
 const (
@@ -65,8 +65,8 @@ func (f *pollDetector) findWaits() {
 	f.likelyWaits = found
 }
 
-// eachPause calls do for each access but the first one, with the time since the access before it,
-// in nanoseconds. Of a step of n accesses, do gets the mean of the pauses inside it.
+// eachPause calls `do` for each access but the first, with the time since the access before it, in
+// nanoseconds. Of a step of n accesses, `do` gets the mean of the pauses inside it.
 func (f *pollDetector) eachPause(do func(i int, pause int64, n int)) {
 	var before *step
 	for i := range f.steps.count {
@@ -84,7 +84,7 @@ func (f *pollDetector) eachPause(do func(i int, pause int64, n int)) {
 	}
 }
 
-// rounded returns a time with three digits, so that there are few different ones.
+// rounded returns a time with three digits, so that few times differ.
 func rounded(ns int64) int64 {
 	unit := int64(1)
 	for ns/unit >= 1000 {
@@ -93,7 +93,7 @@ func rounded(ns int64) int64 {
 	return ns / unit * unit
 }
 
-// medianOf returns the median of numbers of which each occurs counts times.
+// medianOf returns the median of numbers, of which counts says how often each occurs.
 func medianOf(counts map[int64]int) int64 {
 	sum := 0
 	for _, n := range counts {
@@ -142,7 +142,7 @@ func (f *pollDetector) isWait(s *step) bool {
 }
 
 // awaitedBits returns the bits that a wait waits for: those that the program clears by the store
-// right behind the load; if it does not, all.
+// right after the load, or else all.
 func (f *pollDetector) awaitedBits(i int, mask uint64) uint64 {
 	s := f.steps.at(i)
 	for k := i + 1; k < f.steps.count; k++ {
@@ -197,7 +197,7 @@ func (p *program) isPausedLoad(s *step, pause int64) bool {
 		!s.hasFlag(flagMemory) && p.isLongPause(pause)
 }
 
-// awaitsPausedLoads reports whether loads behind pauses become polls.
+// awaitsPausedLoads reports whether loads after pauses become polls.
 func (p *program) awaitsPausedLoads() bool {
 	var none step
 	count, before := 0, &none
@@ -212,7 +212,7 @@ func (p *program) awaitsPausedLoads() bool {
 	return count <= pausedLoadsMax && p.isPassEnabled("fold")
 }
 
-// appendPausedLoad makes a poll, for all bits, of the first of the loads s behind a pause: the
+// appendPausedLoad makes a poll, for all bits, of the first of the loads s after a pause: the
 // value may come as late as it came to the program.
 func (p *program) appendPausedLoad(s *step, pause int64, list *stepList) {
 	poll := p.singleAccess(s, 0)
@@ -231,7 +231,7 @@ func (p *program) appendPausedLoad(s *step, pause int64, list *stepList) {
 	}
 }
 
-// setInterval lets an interrupt wake a poll behind an interrupt or a pause. Other steps have none.
+// setInterval lets an interrupt wake a poll after an interrupt or a pause. Other steps have none.
 func (p *program) setInterval(s *step, pause int64) {
 	if s.op != stepPoll {
 		return

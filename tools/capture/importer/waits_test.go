@@ -65,7 +65,7 @@ func runOnJobDevice(t *testing.T, text string, o Options) (hal.Code, *Report) {
 	return replay.Run(0).Code, report
 }
 
-// TestImageWithTheProposedWaitsReplaysOnADeviceThatNeedsTime: without them, the first load behind
+// TestImageWithTheProposedWaitsReplaysOnADeviceThatNeedsTime: without them, the first load after
 // a job fails.
 func TestImageWithTheProposedWaitsReplaysOnADeviceThatNeedsTime(t *testing.T) {
 	o := Options{}
@@ -114,7 +114,7 @@ write bar0+0x64 w4 0x2
 	}
 }
 
-// TestLoadBehindAPauseWaits: without it, the first load behind a job of 5 ms fails on a device of
+// TestLoadBehindAPauseWaits: without it, the first load after a job of 5 ms fails on a device of
 // which lm knows no register.
 func TestLoadBehindAPauseWaits(t *testing.T) {
 	unknown := &boards.Board{Name: "generic", BarSizes: [6]uint64{0x20000},

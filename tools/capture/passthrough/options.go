@@ -15,7 +15,7 @@ type option struct {
 // options are the values of all options, by the option's name without dashes.
 type options struct{ values map[string][]string }
 
-// parse takes what follows an option and does not begin with a dash as its value.
+// parse takes the argument after an option as its value, unless it begins with a dash.
 func parse(arguments []string) *options {
 	o := &options{map[string][]string{}}
 	for i := 0; i < len(arguments); i++ {
@@ -40,7 +40,7 @@ func (o *options) list(name string) (list []option) {
 	return list
 }
 
-// last returns the value of an option of which the last one counts.
+// last returns the last value of an option, or "".
 func (o *options) last(name string) string {
 	if list := o.values[name]; len(list) > 0 {
 		return list[len(list)-1]

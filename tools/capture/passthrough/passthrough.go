@@ -166,7 +166,6 @@ func checkPort(r *Report, o *options, cards []option, readFile func(string) ([]b
 	}
 }
 
-// checkMemory checks the memory of the guest.
 func checkMemory(r *Report, o *options) {
 	for _, b := range append(o.list("object"), o.list("mem-path")...) {
 		if b.isOn("hugetlb") || strings.Contains(b.text("mem-path", b.name), "huge") {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// good is a command line in which nothing is to be said.
+// good is a command line for which Check has no finding.
 const good = "-M q35,kernel-irqchip=split -accel kvm -m 256 -bios /usr/share/qboot.rom " +
 	"-device virtio-iommu-pci,boot-bypass=off -acpitable file=port.aml " +
 	"-device pcie-root-port,id=rp0,addr=1,chassis=1,slot=1 " +

@@ -13,14 +13,13 @@ const PageSize = 4096
 // Pages has the known contents of host memory, by address. Recorders compare memory with the
 // contents that the recording has, and the importer follows these contents through a recording.
 type Pages struct {
-	// Memory that was never set is unknown. If Unknown is false, it is known to be zero, as after a
-	// MEM line.
+	// True: memory that was never set is unknown. False: it is known to be zero, as after a MEM
+	// line.
 	Unknown bool
 
 	pages map[uint64]page // by number: the address divided by PageSize
 }
 
-// page has the contents of one page.
 type page struct {
 	data  *[PageSize]byte // nil: all bytes are unknown
 	known *[PageSize]bool // nil: all bytes of data are known
@@ -89,7 +88,7 @@ func byPage(address uint64, data []byte) iter.Seq2[uint64, []byte] {
 	}
 }
 
-// Set sets the contents of memory.
+// Set makes data the known contents of memory from address on.
 func (p *Pages) Set(address uint64, data []byte) {
 	for address, data := range byPage(address, data) {
 		g, at := p.writablePage(address), address%PageSize
@@ -182,7 +181,7 @@ func (p *Pages) Bytes(address, size uint64) []byte {
 	return contents
 }
 
-// Touch adds the page that contains an address to the touched ones. It sets no byte.
+// Touch makes Touched report true for the page that contains an address. It sets no byte.
 func (p *Pages) Touch(address uint64) { p.writablePage(address) }
 
 // Touched reports whether Set, Forget or Touch was called for a byte of the page that contains an

@@ -29,12 +29,12 @@ type Capture struct {
 
 // Bar is a base address register. If Size is 0, the device does not have it.
 type Bar struct {
-	Base uint64 // physical address inside the simulator
+	Base uint64 // physical address, in version 1 inside the simulator; 0 for a file
 	Size uint64 // bytes
 }
 
 // Record is an access of the host program to a device, an access of a device to host memory, or
-// another line of a recording. An access to host memory happened during the access before it.
+// another line of a recording. FORMAT.md says when accesses to host memory happened.
 type Record struct {
 	Line int // number of the line in the text, from 1
 	Kind Kind
@@ -42,16 +42,16 @@ type Record struct {
 	// For BarWrite and BarRead: Data has several accesses of Width bytes each, to consecutive
 	// addresses. 0: Data has one access.
 	Width uint8
-	Bdf   uint32 // bus, device and function, for ConfigWrite and ConfigRead
+	// Of ConfigWrite and ConfigRead: bus, device and function; in version 2 number of the device
+	Bdf uint32
 	// offset in the BAR or in configuration space; bus address of HostWrite, HostRead, HostBoth
 	// and Memory
 	Offset uint64
-	Data   []byte // lowest address first; nil for Clock
-	Clocks uint32 // number of clock steps, for Clock
+	Data   []byte // lowest address first; nil for Clock, Memory and Interrupt
+	Clocks uint32 // for Clock: steps of the simulator's clock; in version 2 nanoseconds
 	Size   uint64 // size in bytes, for Memory
 }
 
-// clone copies a record and its data.
 func (r *Record) clone() Record {
 	c := *r
 	c.Data = bytes.Clone(r.Data)
@@ -67,8 +67,8 @@ const (
 	ConfigWrite                 // the host wrote PCI configuration space
 	ConfigRead                  // the host read PCI configuration space
 	HostWrite                   // the device wrote host memory
-	HostRead                    // the device read host memory
-	Clock                       // time passed in the device
+	HostRead                    // the device read host memory; after Memory: the program stored it
+	Clock                       // time passed
 	Mark                        // Data is a text that the program wrote to the recording
 	Note                        // Data is a text of the recorder
 	Gap                         // Data says what is missing
@@ -102,7 +102,7 @@ func Incomplete(err error) bool {
 	return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) || errors.Is(err, errTorn)
 }
 
-// Read reads a complete recording of one device. Its error is the error of ReadDevice.
+// Read is ReadDevice for a recording that has only one device.
 func Read(r io.Reader) (*Capture, error) { return ReadDevice(r, "") }
 
 // ReadDevice reads the records of one device of a recording, named as for EachRecord. The error is
@@ -278,7 +278,7 @@ func (p *parser) readHeader() {
 	}
 }
 
-// readRecord reads one record, or the END line.
+// readRecord reads a line after the header: a record, a declaration, or the END line.
 func (p *parser) readRecord() {
 	p.readLine()
 	if p.err != nil {
@@ -399,7 +399,6 @@ func (p *parser) readInterrupt(r *Record) {
 	r.Offset = p.readNumber("interrupt", 10, 16)
 }
 
-// readAccess reads offset, size and data.
 func (p *parser) readAccess(r *Record) {
 	r.Offset = p.readNumber("offset", 16, 64)
 	size := p.readNumber("size", 10, 32)
@@ -465,7 +464,6 @@ func (p *parser) setCutError(err error) {
 	}
 }
 
-// readEnd reads the END line.
 func (p *parser) readEnd() {
 	p.hasEnd = true
 	if n := p.readNumber("count", 10, 64); n != p.records {

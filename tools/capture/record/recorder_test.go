@@ -90,7 +90,7 @@ func runClientWith(t *testing.T, simulator, file string, arguments ...string) cl
 	return clientRun{string(text), string(output), err}
 }
 
-// recordClient runs the client, which must succeed, and returns the recording and its text.
+// recordClient runs the client, which must exit with 0, and returns the recording and its text.
 func recordClient(t *testing.T, simulator string, arguments ...string) (*Capture, string) {
 	t.Helper()
 	s := runClient(t, simulator, arguments...)

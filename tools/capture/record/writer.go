@@ -29,7 +29,7 @@ func NewWriter(to io.Writer, now func() time.Duration) *Writer {
 	return &Writer{To: to, now: now}
 }
 
-// Line writes a line.
+// Line writes the current run, and then a line; format has no newline.
 func (w *Writer) Line(format string, a ...any) {
 	w.FlushRun()
 	w.writeLine(fmt.Appendf(w.buffer[:0], format+"\n", a...))
@@ -73,7 +73,7 @@ func (w *Writer) Access(kind byte, bar int, offset uint64, data []byte) {
 }
 
 // Interrupt writes the time since the last CLK line, and that a device raised an interrupt. number
-// counts the interrupts of its kind from 0.
+// is the number of the interrupt in the device, such as an MSI's, from 0.
 func (w *Writer) Interrupt(device, number int) {
 	w.Clock()
 	w.Line("IRQ %d %d", device, number)

@@ -102,8 +102,8 @@ func (r *recording) restoreAction(t *thread, signal unix.Signal) (restored bool)
 }
 
 // deliver resumes a thread with a signal, after it has restored the program's handler. A signal of
-// a fault needs not be sent again after that, because the thread faults again. Any other signal is
-// sent again.
+// a fault need not be sent again after that, because the thread faults again. A signal that a
+// process sent (code <= 0) is sent again.
 func (r *recording) deliver(t *thread, signal unix.Signal, code int32) {
 	if code <= 0 && t.ignores(signal) {
 		signal = 0

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPageThatBothWroteIsMarked: one in which the device has written before, and one that the
-// device is about to lose. Memory that the device only reads has no such page.
+// TestPageThatBothWroteIsMarked has a page to which the device has written before, and a page that
+// the device is about to lose. Memory that the device only reads has no such page.
 func TestPageThatBothWroteIsMarked(t *testing.T) {
 	program := compileProgram(t, "testdata/answers.c", "-O2")
 	path := createCard(t)

@@ -21,7 +21,6 @@ type device struct {
 	name       string // DDDD:BB:DD.F, or "file" if files represent the device
 }
 
-// bar is a BAR of a device.
 type bar struct {
 	number     int // in the record
 	device     *device

@@ -45,7 +45,6 @@ type protectRange struct {
 	isBAR      bool
 }
 
-// roundUpToPage rounds a length up to a multiple of the page size.
 func roundUpToPage(length uint64) uint64 { return (length + pageSize - 1) &^ (pageSize - 1) }
 
 // enterCall handles the entry of a system call. It returns true if it has resumed the thread, up to
@@ -260,7 +259,6 @@ func (s *space) protectRanges(start, end uint64) (list []protectRange) {
 	return list
 }
 
-// exitCall handles the exit of a system call.
 func (r *recording) exitCall(t *thread) {
 	c := t.call
 	if c == nil {

@@ -15,7 +15,7 @@ import (
 // map a BAR: an offset in the file is the offset in the BAR.
 var characterFile = regexp.MustCompile(`^/dev/(?:apex_\d+|(xdma\d+)_(user|control|bypass))$`)
 
-// characterTarget returns what a program maps from such a device.
+// characterTarget returns what a program maps from a file that characterFile matches.
 func (r *recording) characterTarget(t *thread, fd int, path string, offset uint64) (
 	*mapTarget, error) {
 	var info unix.Stat_t

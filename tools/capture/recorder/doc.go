@@ -4,8 +4,8 @@
 // makes to the BARs of PCI devices. tools/capture/record/FORMAT.md describes the text of a record.
 // README.md in this directory lists what can be recorded and what cannot.
 //
-// The recorder traces the program with ptrace. A seccomp filter stops the program at the few system
-// calls that map or unmap memory or open files. When the program maps a BAR, the mapping has no
+// The recorder traces the program with ptrace. A seccomp filter stops the program at system calls
+// that map memory, open files, or make requests. When the program maps a BAR, the mapping has no
 // access rights, and the recorder maps the same file itself. Therefore each access of the program
 // to the BAR faults. The recorder executes the faulting instruction (packages x86 and a64): it
 // makes the access with the same width, records it, and sets the registers. Then the program

@@ -23,7 +23,7 @@ var memoryFile = regexp.MustCompile(`^/proc/\d+/mem$`)
 type fileTransfer struct {
 	device  string
 	dir     string
-	file    string // name in the directory (config, reset, remove, rescan or resourceN), or vfio
+	file    string // name in the directory (config, reset, remove or resourceN), or vfio
 	isStore bool
 	offset  uint64 // offset in the file; the position before the call if the call has no offset
 }
@@ -45,8 +45,8 @@ var transferCalls = map[uint64]struct{ store, offset, vector bool }{
 var fileToFileCalls = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2},
 	unix.SYS_COPY_FILE_RANGE: {0, 2}}
 
-// handleOpenedFD handles a new file descriptor. If it is one of a device, it installs a filter,
-// so that later transfers with the descriptor stop the program.
+// handleOpenedFD handles a new file descriptor. If it is of a device file, a filter makes later
+// transfers with the descriptor stop the program.
 func (r *recording) handleOpenedFD(t *thread, fd uint64) {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
 	if memoryFile.MatchString(path) {

@@ -24,8 +24,9 @@ type follower struct {
 	x86.Follower
 	memory *memory
 	state  *x86.State
-	// By the address of the instruction at which a thread stopped: how often following saved time,
-	// minus how often it did not.
+	// By the address of the instruction at which a thread stopped. Above 0: after this many times
+	// without a gain, following ends there. Below 0: minus the stops without following since then;
+	// at benefitMin, it is tried again.
 	benefit map[uint64]int8
 
 	address uint64 // address of the instruction at which the thread stopped
@@ -47,19 +48,16 @@ type follower struct {
 	remote unix.RemoteIovec
 }
 
-// memoryCopy is a copy of a range of memory.
 type memoryCopy struct {
 	start uint64
 	bytes []byte
 }
 
-// dataCopy is a copy of data.
 type dataCopy struct {
 	memoryCopy
 	buffer, secondBuffer [pageSize]byte
 }
 
-// codeCopy is a copy of code.
 type codeCopy struct {
 	memoryCopy
 	buffer [codeChunk]byte
@@ -105,8 +103,8 @@ func (f *follower) begin(m *memory, address uint64) []byte {
 	return f.Fetch(address)
 }
 
-// run follows the instructions from a state on, if that has saved time at this address or has not
-// been tried.
+// run follows the instructions from a state on, unless benefit says that this saves no time at this
+// address.
 func (f *follower) run(s *x86.State) {
 	if f.benefit == nil || len(f.benefit) > benefitEntriesMax {
 		f.benefit = map[uint64]int8{}
@@ -379,7 +377,7 @@ type stackCopy struct {
 	dataCopy
 	readTried           bool            // reading the stack was tried
 	writable            map[uint64]bool // page numbers of pages to which a store has succeeded
-	dirtyFrom, dirtyEnd uint64          // range that flush must write; to is 0: nothing
+	dirtyFrom, dirtyEnd uint64          // range that flush must write; dirtyEnd 0: nothing
 }
 
 // ownsStack reports whether only the thread itself writes to its stack.

@@ -55,7 +55,6 @@ func (g *guard) clone() *guard {
 		storeCost: map[uint64]int{}}
 }
 
-// isClosedAt reports whether an address is in a closed page.
 func (s *space) isClosedAt(address uint64) bool {
 	a := s.areaAt(address)
 	return a != nil && a.isClosed(address)
@@ -242,10 +241,10 @@ func (r *recording) protectMapping(
 	return ""
 }
 
-// openPagesAgain opens the pages between two addresses, after it has recorded what the device wrote
-// there. If why is not empty, it reports that writes of device and program are not distinguished
-// from now on, for this reason. If why is empty, the caller closes the pages before the program
-// continues.
+// openPagesAgain records what the device wrote to the pages between two addresses, and opens them.
+// Until they are closed, a device's writes to them count as the program's: openPagesAgain reports
+// that, with the reason `why`. With an empty `why` it reports nothing, because the caller closes
+// the pages before the program continues.
 func (r *recording) openPagesAgain(t *thread, a *area, start, end uint64, why string) error {
 	g := a.guard
 	start, end = max(g.page(start), a.start), min((end+g.pageBytes-1)&^(g.pageBytes-1), a.end)
@@ -305,7 +304,7 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	// otherwise it is a child process's copy of the memory
+	// false for a child process's copy of the memory
 	isReached := m.space == a.guard.owner || a.view != nil
 	if isReached {
 		m.eachDMARange(a.guard.owner, address, uint64(len(data)),
@@ -339,7 +338,8 @@ func (r *recording) eachDMARange(s *space, address, n uint64,
 	}
 }
 
-// recordDeviceWords records what a device has written to the words that contain a part of h.
+// recordDeviceWords records what a device has written to the words of h in which n bytes at the
+// offset `at` lie. The program's earlier stores come first.
 func (m *memory) recordDeviceWords(a *area, h *dmaRange, at, n uint64) {
 	first, end := at&^(wordSize-1), min((at+n+wordSize-1)&^(wordSize-1), h.size)
 	now := make([]byte, end-first)

@@ -43,7 +43,6 @@ func startCounting(t *testing.T, program string) *countingRun {
 	return c
 }
 
-// word returns a word of the card.
 func (c *countingRun) word(n int) int {
 	return int(binary.LittleEndian.Uint32(c.card[4*n:]))
 }

@@ -5,8 +5,8 @@ package recorder
 // kvmFile is the file that a program opens to run a guest; a test replaces it.
 var kvmFile = "/dev/kvm"
 
-// handleKVM handles that a program opens KVM: a guest that accesses memory without access rights
-// ends with EFAULT, and raises no signal that the recorder could handle.
+// handleKVM ends the protection of memory when a program opens KVM: a guest that accesses memory
+// without access rights ends with EFAULT, and raises no signal that the recorder could handle.
 func (r *recording) handleKVM(t *thread) {
 	if t.space.usesKVM {
 		return

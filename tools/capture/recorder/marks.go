@@ -17,8 +17,8 @@ type markFile struct {
 	rest []byte   // a line that does not end yet
 }
 
-// readMarks writes a MARK line for each line that was appended since the last stop. What appends
-// them did so before the access that follows.
+// readMarks writes a MARK line for each line that was appended since the last stop: before the
+// access that follows.
 func (r *recording) readMarks() {
 	m := &r.marks
 	if r.options.Marks == "" {

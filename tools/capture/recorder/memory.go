@@ -52,8 +52,8 @@ func (m *memory) StoreRun(address uint64, data []byte, width int) (done int, err
 	return m.accessRun(address, data, width, 'W', m.Store, writeMemory)
 }
 
-// accessRun makes the accesses of a run: many at once in ordinary memory, by transfer; one by one
-// in a BAR; and with one call of single each in all other areas.
+// accessRun makes the accesses of a run: many at once in ordinary memory, by `other`; one by one in
+// a BAR; and with one call of `single` each in all other areas.
 func (m *memory) accessRun(address uint64, data []byte, width int, kind byte,
 	single func(uint64, []byte) error, other func(int, uint64, []byte) int) (done int, err error) {
 	for done < len(data) && err == nil {

@@ -58,7 +58,6 @@ func newHostRecording(t *testing.T, pages uint64) (r *recording, self *thread,
 	return newTestRecording(t, Options{HostMemoryLimit: pages * pageSize, IgnoreTracking: true})
 }
 
-// compareRecord compares a record with the wanted one.
 func compareRecord(t *testing.T, got, want string) {
 	t.Helper()
 	if got != want {
@@ -66,7 +65,6 @@ func compareRecord(t *testing.T, got, want string) {
 	}
 }
 
-// mapPages maps new memory.
 func mapPages(t *testing.T, n int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, n*pageSize, unix.PROT_READ|unix.PROT_WRITE,
@@ -86,7 +84,6 @@ func newTestThread() *thread {
 // keptAlive refers to the memory of addressOf. This keeps it on the heap, where it does not move.
 var keptAlive [][]byte
 
-// addressOf returns the address of data.
 func addressOf(data []byte) uint64 {
 	keptAlive = append(keptAlive, data)
 	return uint64(uintptr(unsafe.Pointer(&data[0])))

@@ -75,7 +75,6 @@ func (r *recording) sentDeviceFiles(t *thread, message uint64) (paths []string) 
 	return paths
 }
 
-// representsBAR reports whether a file represents a BAR.
 func (r *recording) representsBAR(path string) bool {
 	return slices.ContainsFunc(r.options.Files,
 		func(f File) bool { return f.matches(path) && !f.Memory })

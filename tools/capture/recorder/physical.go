@@ -22,7 +22,6 @@ type hugePages struct {
 	unlocated    []pageRange // mappings whose physical addresses are not known yet
 }
 
-// mapsHugePages reports whether a call of mmap maps huge pages.
 func mapsHugePages(t *thread, fd int, flags uint64) bool {
 	if flags&unix.MAP_ANONYMOUS != 0 {
 		return flags&unix.MAP_HUGETLB != 0
@@ -80,7 +79,6 @@ func physicalRuns(tid int, start, end uint64) (list []physicalRun) {
 	return list
 }
 
-// add adds a mapping of huge pages.
 func (p *hugePages) add(start, end uint64) {
 	p.unlocated = append(p.unlocated, pageRange{start: start, end: end})
 }

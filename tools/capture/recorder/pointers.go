@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorCalls are system calls with a list of buffers. The field list is the index of the argument
-// that points to the list. If message is true, the argument points to a struct msghdr, which
-// contains the list.
+// vectorCalls are system calls with a list of buffers. `list` is the index of the argument that
+// points to it. If `message` is true, the argument points to a struct msghdr, which contains it.
 var vectorCalls = map[uint64]struct {
 	list    int
 	message bool
@@ -115,8 +114,8 @@ func pointers(t *thread, c *call) (list []span) {
 	return list
 }
 
-// isMemoryCall reports whether a call does not access memory at the addresses in its arguments, or
-// whether it changes registers beyond its result.
+// isMemoryCall reports whether the arguments of a call need no check for pointers: the call does
+// not access memory there, or (rt_sigreturn) it replaces all registers.
 func isMemoryCall(number uint64) bool {
 	switch number {
 	case unix.SYS_RT_SIGRETURN, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT,

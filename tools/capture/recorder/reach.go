@@ -41,7 +41,6 @@ type dmaRange struct {
 	isReadOnly bool // the device only reads the range
 }
 
-// lastBus returns the bus address of the last byte.
 func (m *dmaRange) lastBus() uint64 { return m.bus + m.size - 1 }
 
 // mappingStartFrom returns the bus address of the first mapping in m that begins at or after a bus
@@ -97,7 +96,7 @@ func (m *dmaRange) split(bus uint64) *dmaRange {
 	return rest
 }
 
-// extends reports whether the range next continues m, both in the program and on the bus, so that
+// extends reports whether the range `next` continues m, both in the program and on the bus, so that
 // both can become one range.
 func (m *dmaRange) extends(next *dmaRange) bool {
 	return next.size < mergedSizeMax && m.space == next.space && m.isTracked == next.isTracked &&
@@ -111,7 +110,7 @@ func (m *dmaRange) extends(next *dmaRange) bool {
 // are few, and the recorder can map a single mapping itself instead of copying it.
 const mergedSizeMax = 1 << 20
 
-// appendRange adds next, which continues m, to m.
+// appendRange adds `next`, which continues m, to m.
 func (m *dmaRange) appendRange(next *dmaRange) {
 	m.size += next.size
 	m.mappingStarts = append(m.mappingStarts, next.mappingStarts...)
@@ -450,7 +449,7 @@ func (r *recording) recordChanges(unknown author) {
 	r.recordChangesBetween(unknown, 0, ^uint64(0))
 }
 
-// recordChangesBetween records the changes between two bus addresses.
+// recordChangesBetween records the changes from the bus address `first` to `end`, inclusive.
 func (r *recording) recordChangesBetween(unknown author, first, end uint64) {
 	began := time.Now()
 	defer func() { r.compareTime += time.Since(began) }()
@@ -554,7 +553,7 @@ func (r *recording) compareSpan(m *dmaRange, from, to uint64, unknown author,
 }
 
 // authorOfWrittenPage returns who changed a page that the program wrote. If the device is losing
-// the memory, the program hardly stored for it: it wrote elsewhere in the page.
+// the memory, the program has probably stored elsewhere in the page, and not for the device.
 func (h *hostMemory) authorOfWrittenPage(bus uint64) author {
 	if h.isUnmapping || h.writtenByDevice[bus&^(pageSize-1)] {
 		return byBoth

@@ -46,7 +46,6 @@ func (r *registers) skipCall(tid int) error {
 	return skipped.write(tid)
 }
 
-// setCall sets the registers for a system call.
 func (r *registers) setCall(call uint64, arguments []uint64) {
 	r.Rax, r.Orig_rax = call, ^uint64(0) // no interrupted system call to restart
 	for n, v := range arguments {

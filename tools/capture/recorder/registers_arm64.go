@@ -65,7 +65,6 @@ func (r *registers) skipCall(tid int) error {
 	return err
 }
 
-// setCall sets the registers for a system call.
 func (r *registers) setCall(call uint64, arguments []uint64) {
 	r.X[callNumber] = call
 	copy(r.X[:], arguments)

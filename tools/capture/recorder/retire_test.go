@@ -123,7 +123,6 @@ func TestCopiesOfRetiredMemoryAreLimited(t *testing.T) {
 	}
 }
 
-// totalSize returns the bytes of all ranges.
 func totalSize(list []*dmaRange) (total uint64) {
 	for _, m := range list {
 		total += m.size

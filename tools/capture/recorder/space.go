@@ -42,7 +42,7 @@ type space struct {
 	memory   *os.File
 	// file descriptors of devices for which a transferFilter is installed
 	stoppingFDs map[uint64]bool
-	// eventfds at whose reads the program stops; all calls that wait stop; all reads stop
+	// eventfds at whose reads the program stops; whether it stops at all waits, at all reads
 	stoppingReads          []uint64
 	stopsWaits, stopsReads bool
 

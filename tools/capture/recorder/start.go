@@ -57,7 +57,6 @@ func (r *recording) startProgram() error {
 	return nil
 }
 
-// startFailure returns the Failure for an error of exec.
 func startFailure(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return &Failure{Forbidden, err.Error()}

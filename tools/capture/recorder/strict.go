@@ -18,7 +18,6 @@ const modeStrict = 0 // SECCOMP_SET_MODE_STRICT
 // strictCalls are the system calls that strict mode permits.
 var strictCalls = []uint32{unix.SYS_READ, unix.SYS_WRITE, unix.SYS_EXIT, unix.SYS_RT_SIGRETURN}
 
-// requestsStrict reports whether a call requests strict mode.
 func requestsStrict(c *call) bool {
 	if c.number == unix.SYS_PRCTL {
 		return c.arguments[0] == unix.PR_SET_SECCOMP && c.arguments[1] == unix.SECCOMP_MODE_STRICT

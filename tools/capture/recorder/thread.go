@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thread is a thread of the traced program.
 type thread struct {
 	tid, process    int
 	space           *space
@@ -29,7 +28,6 @@ func (r *recording) resume(t *thread, signal unix.Signal) {
 	_ = ptrace(unix.PTRACE_CONT, t.tid, 0, uintptr(signal))
 }
 
-// handleThreadEnd handles the end of a thread.
 func (r *recording) handleThreadEnd(t *thread, status unix.WaitStatus) {
 	t.leaveCall()
 	delete(r.threads, t.tid)
@@ -152,7 +150,6 @@ func (r *recording) handleExec(t *thread, former int) {
 	t.space, t.actions = &space{threadCount: 1}, t.actions.afterExec()
 }
 
-// handleFault handles a SIGSEGV of a thread.
 func (r *recording) handleFault(t *thread) {
 	info, err := signalInfoOf(t.tid)
 	if err != nil || info.code() != codeNotMapped && info.code() != codeForbidden {

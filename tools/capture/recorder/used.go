@@ -20,8 +20,8 @@ const (
 	compareMax = 4 << 20  // most bytes that are compared at once
 )
 
-// usedSpans returns the offsets in m, between two ones, of memory that may differ from the record:
-// pages that were never used are zero, and are not read, because that would allocate them.
+// usedSpans returns the spans of m between two offsets that may differ from the record: pages that
+// were never used are zero, and are not read, because that would allocate them.
 func (r *recording) usedSpans(m *dmaRange, from, to uint64) (list []span) {
 	used, known := []span{{from, to}}, false
 	if to-from >= sparseMin {
@@ -51,7 +51,8 @@ func (r *recording) usedSpans(m *dmaRange, from, to uint64) (list []span) {
 	return list
 }
 
-// usedPages returns the offsets of the used pages of m. If they are not known, it returns all.
+// usedPages returns the offsets of the used pages of m between two offsets. If they are not known,
+// it returns all between these.
 func (m *dmaRange) usedPages(tid int, from, to uint64) (list []span, known bool) {
 	p, err := mappingAt(tid, m.start)
 	if err == nil && m.start+m.size <= p.end {
@@ -71,7 +72,7 @@ func (m *dmaRange) usedPages(tid int, from, to uint64) (list []span, known bool)
 	return list, true
 }
 
-// usedInFile returns the addresses, between two ones, of the pages that the mapped file has.
+// usedInFile returns the addresses of the pages that the mapped file has between two addresses.
 func (p *mapping) usedInFile(tid int, start, end uint64) (list []span, known bool) {
 	file := openProcFile(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
 	if file == nil {

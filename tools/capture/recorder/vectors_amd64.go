@@ -31,7 +31,6 @@ var errVectors = errors.New("the kernel returns no state of the vector registers
 // stateSize is the size in bytes of the state, as far as it is known.
 var stateSize = stateMax
 
-// cpuid executes the instruction CPUID.
 func cpuid(leaf, subleaf uint32) (a, b, c, d uint32)
 
 // partOffsets has the offset of each part. 0: the processor does not have the part.
@@ -45,7 +44,6 @@ var partOffsets = func() (at [8]int) {
 	return at
 }()
 
-// vectorState has the vector registers of a thread.
 type vectorState struct {
 	tid  int
 	raw  []byte

@@ -21,7 +21,6 @@ const (
 	scalableMost   = 8768 // SVE_PT_SIZE of vectors of 256 bytes; must be a multiple of 16
 )
 
-// vectorSet has the vector registers of a thread.
 type vectorSet struct {
 	a64.Vectors
 	set int    // number of the register set of ptrace

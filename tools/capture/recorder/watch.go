@@ -76,7 +76,6 @@ func (r *recording) endWatch(t *thread, m *dmaRange) {
 	}
 }
 
-// isWatchedAt reports whether an address is in a watched page.
 func (s *space) isWatchedAt(address uint64) bool {
 	a := s.areaAt(address)
 	return a != nil && a.watched != nil

@@ -38,7 +38,6 @@ func newWriter(to io.Writer, interval time.Duration) *writer {
 // recorder.
 func (w *writer) beginStop() { w.stopBegan = w.now() }
 
-// endStop ends the handling of a stop.
 func (w *writer) endStop() {
 	w.recorderTime += w.now().Sub(w.stopBegan)
 	w.stopBegan = time.Time{}
@@ -53,7 +52,6 @@ func (w *writer) programTime() time.Duration {
 	return now.Sub(w.began) - w.recorderTime
 }
 
-// hostChanges writes changes of host memory.
 func (w *writer) hostChanges(list []change) {
 	for _, c := range list {
 		kind := "HW"

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 enum { ID = 0x0 / 4, LENGTH = 0x8 / 4, STATUS = 0x10 / 4 }; // 32-bit registers of BAR 0
-enum { DOORBELL = 0x18 / 8 };                               // one of 64 bits
+enum { DOORBELL = 0x18 / 8 };                               // a register of 64 bits
 enum { A = 0x0 / 4, B = 0x40 / 4, SUM = 0x80 / 4, N = 4 };  // vectors in BAR 2
 
 static void *map(const char *path, size_t size) {

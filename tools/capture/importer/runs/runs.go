@@ -74,7 +74,7 @@ func multiplyModulo(a, b uint64) uint64 {
 	return addModulo(low&modulus, high<<3|low>>61)
 }
 
-// equal reports whether n elements from a on and from b on are equal.
+// equal reports whether the n elements from index `a` equal those from index `b`.
 func (f *finder) equal(a, b, n int) bool {
 	of := func(i int) uint64 {
 		return addModulo(f.hash[i+n], modulus-multiplyModulo(f.hash[i], f.power[n]))
@@ -82,8 +82,8 @@ func (f *finder) equal(a, b, n int) bool {
 	return of(a) == of(b)
 }
 
-// longest returns the largest n, up to most, for which equal is true. equal must be true for all
-// smaller n.
+// longest returns the largest n, at most `most`, for which equal is true. equal must be true for
+// all smaller n.
 func longest(most int, equal func(n int) bool) int {
 	far := 1
 	for far <= most && equal(far) {
@@ -94,17 +94,17 @@ func longest(most int, equal func(n int) bool) int {
 		func(more int) bool { return !equal(near + more + 1) })
 }
 
-// equalFrom returns the number of equal elements from a on and from b on. b is greater than a.
+// equalFrom returns how many elements from index `a` equal those from index `b`, which is greater.
 func (f *finder) equalFrom(a, b int) int {
 	return longest(len(f.list)-b, func(n int) bool { return f.equal(a, b, n) })
 }
 
-// equalBefore returns the number of equal elements before a and before b.
+// equalBefore returns how many elements before index `a` equal those before index `b`.
 func (f *finder) equalBefore(a, b int) int {
 	return longest(a, func(n int) bool { return f.equal(a-n, b-n, n) })
 }
 
-// less compares the suffix of the list from a with the suffix from b, which is greater than a. The
+// less compares the suffix of the list from index `a` with the one from `b`, which is greater. The
 // end of the list is smaller than all elements.
 func (f *finder) less(a, b int) bool {
 	n := f.equalFrom(a, b)
@@ -129,7 +129,7 @@ func (f *finder) findRuns() {
 	}
 }
 
-// addRunOf records the run of which the elements from i to j are a period, if there is one.
+// addRunOf records the run of which the elements from i up to j are a period, if there is one.
 func (f *finder) addRunOf(i, j int) {
 	period := j - i
 	back := f.equalBefore(i, j)

@@ -20,7 +20,7 @@ const (
 	OpLoad
 	OpStore
 	OpMark // text that a user wrote into the trace
-	// Lines that no image can repeat, for the reason in Name: an error, unless they are left out
+	// No image can repeat the next two, for the reason in Name: an error, unless they are left out
 	OpRejected  // an access that the trace describes
 	OpLost      // accesses that the trace lacks, of which nothing is known
 	OpInterrupt // the device raised an interrupt
@@ -59,11 +59,12 @@ func (e *Error) Error() string {
 // Unwrap makes the code available to hal.CodeOf.
 func (e *Error) Unwrap() error { return e.Code }
 
-// TraceError returns the error for a trace, and Usage that for an option.
+// TraceError returns an *Error with the code BadImage. line is 0 if no single line is the cause.
 func TraceError(line int, format string, a ...any) error {
 	return &Error{Line: line, Reason: fmt.Sprintf(format, a...), Code: hal.BadImage}
 }
 
+// UsageError returns an *Error with the code Usage.
 func UsageError(format string, a ...any) error {
 	return &Error{Reason: fmt.Sprintf(format, a...), Code: hal.Usage}
 }
@@ -129,7 +130,7 @@ func scanCompleteLines(data []byte, last bool) (advance int, line []byte, err er
 type progressReader struct {
 	r               io.Reader
 	progress        func(int64) // may be nil
-	bytes, reported int64       // told: bytes at the last call of progress
+	bytes, reported int64       // reported: bytes at the last call of progress
 }
 
 func (c *progressReader) Read(p []byte) (int, error) {
@@ -155,7 +156,7 @@ func Bytes(value uint64, width uint8) []byte {
 	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8), value)[:width:width]
 }
 
-// quoteStart returns a part of a trace as quoted text for an error.
+// quoteStart returns the first 60 bytes of a part of a trace, quoted for an error.
 func quoteStart(b []byte) string {
 	if len(b) > 60 {
 		return fmt.Sprintf("%q...", b[:60])

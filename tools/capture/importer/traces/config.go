@@ -10,7 +10,7 @@ import (
 // SDM, volume 3, "Message Signalled Interrupts"). Arm's GIC has no fixed address for them.
 func IsInterruptAddress(value uint64) bool { return value>>20 == 0xfee }
 
-// MSIXTable is the place of a device's MSI-X table, by the capability.
+// MSIXTable is the place of a device's MSI-X table, as its capability says.
 type MSIXTable struct {
 	Bar          uint8
 	Offset, Size uint64 // bytes
@@ -80,8 +80,8 @@ func (c *configSpace) msix() *MSIXTable {
 
 const capabilityMSI, capabilityMSIX = 0x05, 0x11
 
-// capability returns its offset, or an offset outside of configuration space if the recording does
-// not show it.
+// capability returns the offset of a capability, or one outside of configuration space if the
+// recording does not show it.
 func (c *configSpace) capability(id uint64) int {
 	const first, capabilitiesMax = 0x34, 48
 	next, ok := c.number(first, 1)

@@ -61,8 +61,7 @@ func opcodes(b []byte) (_ uint64, ok bool) {
 	return 0, bytes.Count(b, []byte(",")) == 2
 }
 
-// column describes one field of a record. `to` receives its value; if `to` is nil, only the form of
-// the field is checked.
+// column describes one field of a record. If result is nil, only the form of the field is checked.
 type column struct {
 	name   string
 	parse  func(text []byte) (v uint64, ok bool)

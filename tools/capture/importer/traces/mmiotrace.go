@@ -43,15 +43,15 @@ type earlyAccess struct {
 
 // mmiotraceRecords maps the kinds of lines to the methods that parse them.
 var mmiotraceRecords = map[string]func(m *mmiotrace, kind string, f fields) error{
-	"VERSION": (*mmiotrace).versionRecord,
-	"PCIDEV":  (*mmiotrace).pcidevRecord,
-	"MAP":     (*mmiotrace).mapRecord,
-	"UNMAP":   (*mmiotrace).unmapRecord,
-	"R":       (*mmiotrace).accessRecord,
-	"W":       (*mmiotrace).accessRecord,
-	"UNKNOWN": (*mmiotrace).unknownRecord,
-	"MARK":    (*mmiotrace).markRecord,
-	"LSPCI":   (*mmiotrace).lspciRecord,
+	"VERSION": (*mmiotrace).parseVersion,
+	"PCIDEV":  (*mmiotrace).parsePCIDev,
+	"MAP":     (*mmiotrace).parseMap,
+	"UNMAP":   (*mmiotrace).parseUnmap,
+	"R":       (*mmiotrace).parseAccess,
+	"W":       (*mmiotrace).parseAccess,
+	"UNKNOWN": (*mmiotrace).parseUnknown,
+	"MARK":    (*mmiotrace).parseMark,
+	"LSPCI":   (*mmiotrace).parseLSPCI,
 }
 
 func readMmiotrace(r io.Reader, o Source, to Sink) (*Trace, error) {
@@ -80,7 +80,7 @@ func (m *mmiotrace) parseLine(text []byte) error {
 		return TraceError(m.line, "%q: the kernel could not decode this access, so the trace "+
 			"lacks it; record with lm record or QEMU instead", text)
 	case record == nil && lostEvents.Match(text):
-		return m.lostRecord(text)
+		return m.addLost(text)
 	case record == nil:
 		return TraceError(m.line, "%s is not a line of mmiotrace", quoteStart(text))
 	case !m.hasVersion && string(kind) != "VERSION" && string(kind) != "LSPCI":
@@ -110,7 +110,7 @@ func (m *mmiotrace) parseFirst(kind string, f *fields, list ...column) error {
 	return nil
 }
 
-// parseAll is like columns, but returns an error if more fields follow.
+// parseAll parses all fields of a record, and returns an error if more follow.
 func (m *mmiotrace) parseAll(kind string, f *fields, list ...column) error {
 	if err := m.parseFirst(kind, f, list...); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (m *mmiotrace) parseAll(kind string, f *fields, list ...column) error {
 	return nil
 }
 
-func (m *mmiotrace) versionRecord(_ string, f fields) error {
+func (m *mmiotrace) parseVersion(_ string, f fields) error {
 	if v := f.nextField(); string(v) != mmiotraceVersion {
 		return TraceError(m.line, "version %s of mmiotrace is unknown; it must be %s",
 			quoteStart(v),
@@ -131,19 +131,19 @@ func (m *mmiotrace) versionRecord(_ string, f fields) error {
 	return nil
 }
 
-func (m *mmiotrace) mapRecord(kind string, f fields) error {
+func (m *mmiotrace) parseMap(kind string, f fields) error {
 	return m.parseAll(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil},
 		column{"address", hex, nil},
 		column{"virtual address", hex, nil}, column{"length", hex, nil}, column{"pc", hex, nil},
 		column{"pid", signed, nil})
 }
 
-func (m *mmiotrace) unmapRecord(kind string, f fields) error {
+func (m *mmiotrace) parseUnmap(kind string, f fields) error {
 	return m.parseAll(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil},
 		column{"pc", hex, nil}, column{"pid", signed, nil})
 }
 
-func (m *mmiotrace) lspciRecord(kind string, f fields) error {
+func (m *mmiotrace) parseLSPCI(kind string, f fields) error {
 	return m.checkNoAccess(kind+" record", f.rest)
 }
 
@@ -169,7 +169,7 @@ func unknownOpcode(rest []byte) []byte {
 	return f.nextField()
 }
 
-func (m *mmiotrace) unknownRecord(kind string, f fields) error {
+func (m *mmiotrace) parseUnknown(kind string, f fields) error {
 	var address uint64
 	opcode := unknownOpcode(f.rest)
 	if err := m.parseAll(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil},
@@ -225,8 +225,8 @@ func (m *mmiotrace) addUnusable(d *pciDevice, op Op, format string, a ...any) er
 	return nil
 }
 
-// addEarly keeps a line until the device is known. Of more than two equal lines in a row, the first
-// and the last are enough.
+// addEarly keeps a line until the device is known. Of more than two lines of one kind and device in
+// a row, the first and the last are enough.
 func (m *mmiotrace) addEarly(a earlyAccess) {
 	n := len(m.early)
 	isLike := func(b earlyAccess) bool {
@@ -238,7 +238,7 @@ func (m *mmiotrace) addEarly(a earlyAccess) {
 	m.early = append(m.early, a)
 }
 
-func (m *mmiotrace) markRecord(kind string, f fields) error {
+func (m *mmiotrace) parseMark(kind string, f fields) error {
 	at := f.nextField()
 	ns, ok := seconds(at)
 	if !ok {
@@ -248,7 +248,7 @@ func (m *mmiotrace) markRecord(kind string, f fields) error {
 	// The kernel writes its own mark without a time (mmio_print_mark, mmio_reset_data). A user's
 	// mark may have the same text.
 	if ns == 0 && lostEvents.MatchString(text) {
-		return m.lostRecord([]byte(text))
+		return m.addLost([]byte(text))
 	}
 	if err := m.checkNoAccess(kind, f.rest); err != nil {
 		return err
@@ -269,7 +269,7 @@ var lostEvents = regexp.MustCompile(`^(?:CPU:[0-9]+ \[LOST|Lost) ([0-9]+) (?:eve
 const lostEventsText = "the kernel lost %s events: " +
 	"the trace is incomplete (record again with a larger buffer_size_kb)"
 
-func (m *mmiotrace) lostRecord(text []byte) error {
+func (m *mmiotrace) addLost(text []byte) error {
 	return m.addUnusable(nil, OpLost, lostEventsText, lostEvents.FindSubmatch(text)[1])
 }
 
@@ -281,9 +281,9 @@ func (m *mmiotrace) passOn(a *Access) error {
 	return m.sink.Access(a)
 }
 
-// pcidevRecord parses the BARs of a device (mmio_print_pcidev): seven start addresses with flags in
+// parsePCIDev parses the BARs of a device (mmio_print_pcidev): seven start addresses with flags in
 // the lowest four bits, then seven sizes.
-func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
+func (m *mmiotrace) parsePCIDev(kind string, f fields) error {
 	text := string(bytes.TrimSpace(f.rest))
 	var slot, ids uint64
 	var resources [14]uint64
@@ -326,7 +326,7 @@ func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
 	return m.addDevice(d)
 }
 
-func (m *mmiotrace) accessRecord(kind string, f fields) error {
+func (m *mmiotrace) parseAccess(kind string, f fields) error {
 	var width, at, address, value uint64
 	if err := m.parseAll(kind, &f, column{"width", decimal, &width}, column{"time", seconds, &at},
 		column{"map id", signed, nil},
@@ -385,12 +385,11 @@ func (m *mmiotrace) addAccess(r *pciRange, a Access) error {
 		m.early = nil
 	}
 	if r.device != m.chosen {
-		m.board = nil // several devices were accessed: trace returns an error that lists them
+		m.board = nil // several devices were accessed: result returns an error that lists them
 	}
 	return m.passOn(&a)
 }
 
-// result returns the result for the device that was chosen.
 func (m *mmiotrace) result() (*Trace, error) {
 	if !m.hasVersion {
 		return nil,

@@ -140,8 +140,8 @@ func (m *mmiotrace) countOutside(address uint64) error {
 	return nil
 }
 
-// chooseFirst chooses the first wanted device that is accessed. If another one is accessed later,
-// the user must choose.
+// chooseFirst chooses the first wanted device that is accessed. If the trace has accesses to
+// another wanted device, the user must choose.
 func (m *mmiotrace) chooseFirst(d *pciDevice) {
 	m.chosen, m.board = d, m.source.Board
 	if m.board == nil {

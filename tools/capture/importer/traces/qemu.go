@@ -309,7 +309,7 @@ func (q *qemu) addAccess(op Op, name string, mr, address, value, size uint64, at
 		q.baseless = r.Name
 		// the BAR is aligned to its size
 		a.Bar, a.Offset = r.Bar, address&(q.source.Board.BarSizes[r.Bar]-1)
-		return q.passOn(&a) // only a summary uses the access; trace returns an error
+		return q.passOn(&a) // only a summary uses the access; result returns an error
 	case r.mr != mr && r.mr != 0 && q.source.Board.Vendor == 0:
 		return TraceError(q.line,
 			"QEMU has several regions with the name %q; "+

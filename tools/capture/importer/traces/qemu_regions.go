@@ -10,7 +10,6 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// result returns the result for the chosen regions.
 func (q *qemu) result() (*Trace, error) {
 	switch {
 	case len(q.summaries) == 0:
@@ -73,7 +72,6 @@ func (q *qemu) baseHint(name string) string {
 	return ""
 }
 
-// barOf returns the number of the BAR that a chosen region is.
 func (q *qemu) barOf(name string) uint8 {
 	return q.regions[slices.IndexFunc(q.regions, func(r Region) bool { return r.Name == name })].Bar
 }
@@ -156,6 +154,7 @@ func (q *qemu) summaryOf(name string) *RegionSummary {
 	return s
 }
 
+// BoardList returns the names and PCI ids of all boards, for errors.
 func BoardList() string {
 	return english.Join(boards.All, ", ",
 		func(b *boards.Board) string {

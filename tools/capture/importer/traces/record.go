@@ -12,7 +12,7 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// recording reads the format of tools/capture/record. A clock of the simulator counts as a
+// recording reads the format of tools/capture/record. A clock step of the simulator counts as a
 // nanosecond.
 type recording struct {
 	source          Source
@@ -89,7 +89,6 @@ func (t *recording) missingText(place *record.Error) string {
 	return text + ", without an END line; all later accesses of the program are missing"
 }
 
-// noAccessError returns the error for a recording without accesses of BARs.
 func (t *recording) noAccessError() error {
 	if t.name == "" {
 		return TraceError(0,

@@ -14,7 +14,7 @@ import (
 )
 
 // rwmmio reads the events rwmmio of Linux (include/trace/events/rwmmio.h), as the kernel's files
-// trace and trace_pipe print them. Their addresses are virtual ones of the kernel.
+// trace and trace_pipe print them. Their addresses are virtual addresses of the kernel.
 //
 // A store is a line rwmmio_write, a load a line rwmmio_post_read, which has the value.
 type rwmmio struct {
@@ -191,8 +191,8 @@ func (m *rwmmio) count(address uint64, a Access) {
 	s.count(a)
 }
 
-// regionOf returns the region of the BAR that contains an address, or nil. If the sizes of BARs
-// are only limits, the region that begins nearest before the address has it.
+// regionOf returns the region of the BAR that contains an address, or nil. With BarSizesAreLimits
+// there may be several: it returns the one that begins last.
 func (m *rwmmio) regionOf(address uint64) (found *Region) {
 	for i := range m.source.Regions {
 		r := &m.source.Regions[i]

@@ -21,7 +21,7 @@ const FromMmiotrace, FromRwmmio, FromQemu, FromRecord = "mmiotrace", "rwmmio", "
 // Source describes a trace.
 type Source struct {
 	From string // FromMmiotrace, FromRwmmio, FromQemu or FromRecord
-	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
+	// Nil: the board with the PCI ids of the trace. A board without ids: any device
 	Board *boards.Board
 	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
 	// VVVV:DDDD or BB:DD.F; record: VVVV:DDDD or DDDD:BB:DD.F
@@ -31,7 +31,7 @@ type Source struct {
 
 	// QEMU: the memory regions that are BARs of the device. rwmmio: their bases in the kernel
 	Regions []Region
-	// rwmmio: the board's BARs may be smaller than it says, so their bases may be nearer
+	// rwmmio: the device's BARs may be smaller than Board says, so their bases may be nearer
 	BarSizesAreLimits bool
 
 	// Called from time to time with the number of bytes of the trace that were read; may be nil
@@ -185,8 +185,8 @@ func (s *tally) Memory(_ int, _, size uint64) error {
 	return nil
 }
 
-// NaturalAccesses splits an access of any size into naturally aligned ones of at most 8 bytes,
-// lowest address first. Consecutive accesses of 8 bytes are yielded as one: the first of them, with
+// NaturalAccesses splits an access of any size into naturally aligned accesses of at most 8 bytes,
+// lowest address first. It yields consecutive accesses of 8 bytes together: the first of them, with
 // the bytes of all.
 func NaturalAccesses(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	return func(yield func(*Access, []byte) bool) {
@@ -228,7 +228,7 @@ func SplitBlock(a *Access, data []byte, do func(a *Access, data []byte) error) e
 	return nil
 }
 
-// EachAccess is like Neighbours, but calls `do` for each access.
+// EachAccess splits a block like SplitBlock, and calls `do` for each access, with its value.
 func EachAccess(a *Access, data []byte, do func(a *Access) error) error {
 	return SplitBlock(a, data, func(first *Access, data []byte) error {
 		for part := range slices.Chunk(data, int(first.Width)) {

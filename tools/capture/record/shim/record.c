@@ -79,8 +79,8 @@ static uint64_t accesses; // accesses of the program to a BAR
 static unsigned session;
 static bool ended;
 
-// Text that is not written to the file yet. nested is that of accesses to host memory during a
-// load.
+// Text that is not written to the file yet. `nested` has the lines of accesses to host memory
+// during a load.
 static struct text {
 	char *at;
 	size_t size, capacity;

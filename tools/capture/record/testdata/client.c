@@ -142,7 +142,7 @@ static void load_program(const char *path)
 	fclose(f);
 }
 
-// some gives small numbers, the same in every run.
+// some returns small pseudo-random numbers, the same in every run.
 static int some(int bound)
 {
 	static uint32_t state = 1;
@@ -288,8 +288,8 @@ static void run_fork(void)
 	clock_step(1);
 }
 
-// One session after the other, of one library or of it loaded anew; each leaves
-// its number in DRAM and says so in a mark.
+// Runs one session after the other, of one library, or (reload) of the library loaded
+// again. Each session stores its number to DRAM, and writes a mark.
 static void run_sessions(const char *path, bool reload)
 {
 	for (uint32_t i = 2; i <= 3; i++) {

@@ -45,13 +45,12 @@ func IsExclusive(code uint32) bool {
 	return ok && (a.kind == exclusiveLoad || a.kind == exclusiveStore)
 }
 
-// IsExclusiveStore reports whether an instruction is STXR, STLXR, STXP or one like them.
+// IsExclusiveStore reports whether an instruction is STXR, STLXR, STXP or STLXP, of any width.
 func IsExclusiveStore(code uint32) bool {
 	a, ok := decodeAtomic(code)
 	return ok && a.kind == exclusiveStore
 }
 
-// decodeAtomic decodes an atomic or exclusive instruction.
 func decodeAtomic(code uint32) (a atomic, ok bool) {
 	a = atomic{
 		width: 1 << bits(code, 31, 30), base: uint8(bits(code, 9, 5)),

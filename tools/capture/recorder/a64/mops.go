@@ -75,8 +75,7 @@ func decodeBulk(code uint32) (*bulk, string) {
 	return nil, "unknown instruction"
 }
 
-// remainder describes the bytes that a copy or a set has not moved yet. The addresses are the
-// lowest ones.
+// remainder describes the bytes that a copy or a set has not moved yet, by their lowest addresses.
 type remainder struct {
 	to, from, left uint64
 	backward       bool
@@ -203,7 +202,7 @@ func (m *machine) moveBulk(fault uint64) error {
 	return err
 }
 
-// advance removes moved bytes from the remaining ones.
+// advance removes moved bytes from the remainder.
 func (p *remainder) advance(bytes uint64) {
 	p.left -= bytes
 	if !p.backward {

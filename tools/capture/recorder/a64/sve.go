@@ -211,7 +211,6 @@ func (s *scalable) isActive(v *Vectors, element int) bool {
 	return !s.governed || v.P[s.predicate][bit/8]>>(bit%8)&1 == 1
 }
 
-// anyActive reports whether any element of the vector is active.
 func (s *scalable) anyActive(v *Vectors) bool {
 	for n := range v.Length / s.element {
 		if s.isActive(v, n) {
@@ -340,7 +339,7 @@ func (m *machine) eachPiece(v *Vectors, at uint64, data []byte, move access) err
 const widestAccess = 16
 
 // pieceWidth returns the largest power of two that is at most `bytes` and to which an address is
-// aligned, up to `widest`.
+// aligned, up to widestAccess.
 func pieceWidth(at uint64, bytes int) int {
 	width := widestAccess
 	for width > bytes || at%uint64(width) != 0 {

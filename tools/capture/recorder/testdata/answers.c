@@ -17,7 +17,7 @@ enum { PAGE = 4096 };
 static char *memory;
 static int asked[2], answer[2];
 
-// A byte that the device is to write.
+// A request to the other process: the device writes this byte.
 struct request {
 	int at;
 	char value;

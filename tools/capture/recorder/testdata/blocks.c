@@ -30,7 +30,7 @@ static void *take(void *line) {
 
 static volatile long reader; // thread
 
-// interrupted reads until the discipline of the terminal is set.
+// interrupted reads until the main thread sets the line discipline of the terminal.
 static void *interrupted(void *line) {
     reader = syscall(SYS_gettid);
     return (void *)read(device, line, 8);

@@ -43,7 +43,7 @@ static int session(const char *name, int group_number, uint64_t bus, const char 
 		while (*(volatile uint32_t *)(bar + 0x98) & 1)
 			;
 	}
-	*(volatile uint32_t *)(bar + 4) = 0; // a last store, before which all is told
+	*(volatile uint32_t *)(bar + 4) = 0; // the record has all changes before this store
 	munmap((void *)bar, PAGE);
 	return close(device) || close(group) || close(container) || memcmp(memory + PAGE, text, 8);
 }

@@ -1,15 +1,16 @@
 // Computes with what it loads from a mapped file, by instructions that take
-// their operand from memory, and prints what comes out.
+// their operand from memory, and prints the results.
 //
 //	computes FILE
 //	computes FILE stops|traps
 //	computes FILE exec N
 //	computes FILE unmaps|refuses|ends
 //
-// With a scenario eight threads compute while the first one stops the program, as
-// Ctrl-Z does, or sends them SIGTRAP; or the first one computes and another one runs
-// the program anew, N times. Or pages to execute and to write are unmapped, or not
-// to be had; or the first thread has ended before another one computes.
+// stops, traps: eight threads compute, while the first thread stops the program as Ctrl-Z
+// does, or sends them SIGTRAP. exec: the first thread computes, and another thread runs
+// the program again, N times. unmaps: the program unmaps the page in which the recorder
+// executes instructions. refuses: the kernel permits no such page. ends: the first thread
+// has ended before another thread computes.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -48,7 +49,7 @@ static double compute(volatile uint32_t *place) {
 	return sum;
 }
 
-// Takes turns with all threads at one place, by the instructions of atomics.
+// Changes words that all threads change, by atomic instructions.
 static void together(void) {
 	uint32_t *place = (uint32_t *)(bar + 3072), *lock = (uint32_t *)(bar + 3136);
 	for (int i = 0; i < 50; i++) {
@@ -77,7 +78,7 @@ static void *computer(void *at) {
 	static double sums[8];
 	sums[(long)at] = compute((volatile uint32_t *)(bar + 64 * (long)at));
 	__atomic_fetch_sub(&computing, 1, __ATOMIC_SEQ_CST);
-	while (computing >= 0) // to the end of the signals
+	while (computing >= 0) // until all signals are sent
 		sched_yield();
 	return &sums[(long)at];
 }
@@ -90,13 +91,13 @@ static int do_signals(int number) {
 		signal(SIGTRAP, count_it);
 		for (int i = 0; i < 200; i++) {
 			pthread_kill(threads[i % 8], SIGTRAP);
-			// In the moment of a tracer's own SIGTRAP the kernel makes one of both.
+			// The kernel joins a SIGTRAP that is sent with a tracer's own of the same moment.
 			for (int n = 0; n < 1000 && came <= i; n++)
 				sched_yield();
 		}
 	} else {
 		kill(getpid(), number);
-		signal(number, count_it); // that comes once, and stops
+		signal(number, count_it); // counts the signal that stops the program
 	}
 	while (computing > 0)
 		sched_yield();
@@ -106,8 +107,7 @@ static int do_signals(int number) {
 		pthread_join(threads[i], &sum);
 		printf("%f\n", *(double *)sum);
 	}
-	// A stop is taken by a thread of the kernel's choice, before the handler is there or once
-	// behind it.
+	// The kernel chooses the thread that takes the stop, before or after the handler is set.
 	printf("came: %d\n", number == SIGTRAP ? came > 0 : came > 1);
 	return 0;
 }

@@ -81,7 +81,7 @@ int main(int count, char **arguments) {
 		line("W", 0, &stored, 4);
 		*(volatile uint64_t *)(memory + STATISTICS + 16 * i) = command;
 		line("HR", BUS + STATISTICS + 16 * i, &command, 8);
-		// Registers that a call has no argument in keep what was in them, such as a pointer.
+		// Registers that a call does not use keep their contents, such as a pointer.
 		if (write(asked[1], &bell, 1) != 1 ||
 			syscall(SYS_read, answer[0], &bell, 1, memory, memory, memory) != 1)
 			return 2;

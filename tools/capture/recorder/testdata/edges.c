@@ -149,8 +149,8 @@ static int do_dies(void) {
 	abort();
 }
 
-// Two devices at once, of which one is opened again after it was closed, and has
-// its access taken and given back by a key.
+// Two devices at once. One is opened again after it was closed, and a protection key
+// removes the access to it and restores it.
 static int do_several(char **arguments) {
 	int other = open(arguments[3], O_RDWR);
 	volatile uint32_t *p = map(fd), *q = map(other);
@@ -175,7 +175,7 @@ static int do_waits(void) {
 		pause();
 }
 
-// Runs a program that may not trace.
+// Runs a program for which the system forbids tracing.
 static int do_forbidden(char **program) {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -191,7 +191,7 @@ static int do_forbidden(char **program) {
 	return 9;
 }
 
-// A part of the mapping shows another part of the file, and then the whole mapping its own again.
+// A part of the mapping shows another part of the file; then all of it shows its own part again.
 static int do_remaps(void) {
 	volatile uint32_t *p = map(fd);
 	store(p, 0, 1);
@@ -207,7 +207,7 @@ static int do_remaps(void) {
 	return 0;
 }
 
-// The mapping becomes one of a part that was not mapped.
+// The mapping then shows a part of the file that was not mapped before.
 static int do_remapsbeyond(void) {
 	volatile uint32_t *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	store(p, 0, 1);
@@ -235,7 +235,7 @@ static int do_dontfork(void) {
 	return 0;
 }
 
-// Children in strict mode: one that does what it may, and ones that do not.
+// Children in strict mode: one makes permitted calls only, the others forbidden ones, too.
 static int do_strict(void) {
 	volatile uint32_t *p = map(fd);
 	for (int how = 0; how < 3; how++) {
@@ -258,8 +258,7 @@ static int do_strict(void) {
 	return 0;
 }
 
-// Pointers to the mapping in system calls, in the way of a program that does not
-// look at what they return.
+// Passes pointers to the mapping in system calls, and ignores the results.
 static int do_pointers(void) {
 	volatile char *p = (volatile char *)map(fd);
 	int ends[2], sockets[2];

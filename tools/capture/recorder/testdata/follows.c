@@ -12,7 +12,7 @@
 enum { SIZE = 1 << 20, MOST = 20000 };
 static volatile uint8_t *bar;
 
-// What was accessed is printed at the end: a call of the library in between is not followed.
+// The accesses are printed at the end, because a call of the library in between is not followed.
 static struct access { uint32_t offset, width; uint64_t value; char kind; } list[MOST];
 static int count;
 

@@ -18,8 +18,8 @@ struct state {
 struct test {
 	void (*run)(void);
 	const char *name;
-	uint64_t flags; // that are defined
-	uint64_t shown; // general registers
+	uint64_t flags; // mask of the flags that are defined afterwards
+	uint64_t shown; // mask of the general registers that are printed
 };
 
 extern const struct test tests[];

@@ -32,7 +32,7 @@ static uint64_t physical(volatile void *p) {
 	return (entry & ((1ull << 55) - 1)) * 4096 + (uintptr_t)p % 4096;
 }
 
-// master lets the device on the bus, by the file beside its resource.
+// master makes the device a bus master, by the file `config` beside its resource.
 static int master(const char *resource) {
 	char path[256];
 	uint16_t command = 0;
@@ -64,7 +64,7 @@ int main(int count, char **arguments) {
 	strcpy((char *)from + 0x1000, "by page");
 	transfer(bar, physical(from + 0x1000), 0x40000, 1);
 	transfer(bar, 0x40000, physical(to + 0x2000), 3);
-	*(volatile uint32_t *)(bar + 4) = 1; // edu turns its bits over
+	*(volatile uint32_t *)(bar + 4) = 1; // edu inverts the bits
 	printf("%s\n", (char *)to + 0x2000);
 	munmap((void *)from, HUGE);
 	*(volatile uint32_t *)(bar + 4) = 2;

@@ -176,10 +176,10 @@ static int do_mappings(void) {
 	munmap(p + 4096, 4096);
 	LOAD(uint32_t, 8192);
 	munmap(p, SIZE);
-	uint8_t *o = map_at(0, 4096, PROT_WRITE, MAP_POPULATE, 0); // to write only
+	uint8_t *o = map_at(0, 4096, PROT_WRITE, MAP_POPULATE, 0); // write-only
 	*(volatile uint32_t *)(o + 16) = 5;
 	line('W', 16, 4, 5);
-	// To read only, from a descriptor that is.
+	// Read-only, of a descriptor that is read-only, too.
 	int ro = open(path, O_RDONLY);
 	if (mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ro, 0) != MAP_FAILED)
 		return 4;
@@ -246,8 +246,8 @@ static void fault(int s, siginfo_t *info, void *context) {
 	_exit(3);
 }
 
-// A store to a mapping to read only, and one beyond the end of the file, are
-// the program's own faults.
+// A store to a read-only mapping, and a store beyond the end of the file, are the
+// program's own faults.
 static int do_fault(int bus) {
 	struct sigaction a = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO};
 	sigaction(SIGSEGV, &a, 0);
@@ -279,7 +279,7 @@ static int do_forever(void) {
 	return 0;
 }
 
-// A BAR as a system call's argument: the kernel does not get it.
+// A system call with a pointer to a BAR: the kernel cannot access the BAR.
 static int do_call(void) {
 	uint8_t *p = map();
 	return write(1, p, 16) == 16 ? 0 : 4;

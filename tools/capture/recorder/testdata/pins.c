@@ -61,7 +61,7 @@ int main(int count, char **arguments) {
 	char *page = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (count != 2 || fd < 0 || page == MAP_FAILED || ioctl(fd, MAPPINGS, &all))
 		return 1;
-	// A card is in the record when something of it is mapped.
+	// A card is in the record only after something of it is mapped.
 	if (mmap(0, PAGE, PROT_READ, MAP_SHARED, fd, all.list[0].base) == MAP_FAILED)
 		return 2;
 	if (memory(fd))

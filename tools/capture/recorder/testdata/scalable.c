@@ -1,5 +1,5 @@
-// Makes accesses of SVE and FEAT_MOPS to a BAR, and the same ones to ordinary
-// memory: registers and bytes must be equal afterwards.
+// Makes the same accesses of SVE and FEAT_MOPS to a BAR and to ordinary memory:
+// registers and bytes must be equal afterwards.
 //
 //	scalable FILE sve|library|mops
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 enum { SIZE = 1 << 20, PAGE = 4096, MIDDLE = 0x8000, MOST = 0x20000 };
 
 static int fd;
-static uint8_t *bar, *memory; // which have the same bytes
+static uint8_t *bar, *memory; // both have the same bytes
 
 static void fail(const char *what, int number) {
 	printf("scalable: %s %d differs from ordinary memory\n", what, number);
@@ -211,8 +211,8 @@ COPY(copy_streaming, "cpyfpwtrn", "cpyfmwtrn", "cpyfewtrn")
 MOPS_FUNCTION(set_bytes, "setp", "setm", "sete", "[%0]!, %2!, %1")
 MOPS_FUNCTION(set_streaming, "setptn", "setmtn", "setetn", "[%0]!, %2!, %1")
 
-// both makes a copy on the BAR and on memory, from and to offsets, -1: of a
-// buffer outside of both.
+// both makes a copy on the BAR and on memory, between the offsets `from` and `to`;
+// -1: a buffer outside of both.
 static void both(const char *what, void (*run)(struct operands *), long to, long from,
 	size_t size) {
 	static uint8_t buffer[2][MOST + 64];

@@ -1,8 +1,8 @@
-// Handlers of signals that a program has while it reaches a BAR.
+// Handlers of signals in a program that accesses a BAR.
 //
 //	signals FILE
 //
-// It prints what the handlers found, and ends with 0 where all is well.
+// It prints what the handlers found; the exit status is 0 if all is right.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ static void faults(void) {
 	raise(SIGTRAP);
 }
 
-// reach touches the BAR with signals blocked: by moves, and by arithmetic.
+// reach accesses the BAR with signals blocked: by moves, and by arithmetic.
 static void *reach(void *unused) {
 	sigset_t all, before;
 	sigfillset(&all);
@@ -85,7 +85,7 @@ int main(int count, char **arguments) {
 	reach(0);
 	mprotect((void *)bar, 4096, PROT_READ);
 	if (!sigsetjmp(back, 1))
-		bar[1] = 6; // is its own fault, at a BAR
+		bar[1] = 6; // the program's own fault, at a BAR
 	mprotect((void *)bar, 4096, PROT_READ | PROT_WRITE);
 	set(SIGSEGV, SIG_IGN, 0);
 	reach(0);

@@ -46,7 +46,7 @@ int main(int count, char **arguments) {
 			return 2;
 		uint32_t bar;
 		config = dup2(dup(config), 77);
-		lseek(config, 0x10, SEEK_SET); // as a program that reads on does
+		lseek(config, 0x10, SEEK_SET); // later reads continue there
 		if (read(config, &bar, 4) != 4 || pread(fcntl(config, F_DUPFD, 90), &bar, 4, 0x14) != 4)
 			return 3;
 		if (write(reset, "1", 1) != 1)

@@ -148,7 +148,6 @@ func (m *machine) store(data []byte) error {
 	return m.memory.Store(m.address, data)
 }
 
-// effectiveAddress returns the address of the memory operand.
 func (m *machine) effectiveAddress() uint64 {
 	a := m.displacement
 	if m.base >= 0 {

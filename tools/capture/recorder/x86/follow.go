@@ -18,7 +18,6 @@ type Follower struct {
 	machine machine
 }
 
-// followed is a decoded instruction.
 type followed struct {
 	instruction
 	isFollowed bool // a Follower can execute it
@@ -107,7 +106,6 @@ func (i *followed) orNil() *followed {
 	return nil
 }
 
-// decodeFollowed decodes an instruction.
 func decodeFollowed(code []byte) *followed {
 	i := &followed{}
 	var reason string
@@ -159,12 +157,10 @@ func (i *instruction) accessesMemoryOnce() bool {
 // rmRegister returns the register in the field rm of ModRM.
 func (m *machine) rmRegister() uint8 { return m.rm | m.highB }
 
-// opcodeRegister returns the register in the opcode.
 func (m *machine) opcodeRegister() uint8 { return m.opcode&7 | m.highB }
 
 func (m *machine) noOperation() error { return nil }
 
-// fenceVariable is the variable that fence modifies.
 var fenceVariable atomic.Int64
 
 // fence executes a fence. It orders the accesses of the recorder's process, which makes the
@@ -238,7 +234,6 @@ func (m *machine) testAccumulator() error {
 	return nil
 }
 
-// moveImmediateToRegister moves an immediate to the register in the opcode.
 func (m *machine) moveImmediateToRegister() error {
 	m.setRegister(m.opcodeRegister(), m.memoryWidth(), m.instruction.immediate)
 	return nil
@@ -297,7 +292,6 @@ func (m *machine) shift(v uint64, size int) error {
 	return m.setOperand(size, z)
 }
 
-// shiftCount returns the shift count for an operand of size bytes.
 func (m *machine) shiftCount(size int) uint64 {
 	count := uint64(1)
 	switch m.opcode {
@@ -338,7 +332,6 @@ func (m *machine) multiplyBy(v, by uint64, size int) error {
 	return nil
 }
 
-// condition reports whether the condition in the opcode is true.
 func (m *machine) condition() bool {
 	f := m.Flags
 	less := f&sign != 0 != (f&overflow != 0)
@@ -420,7 +413,6 @@ const (
 	rbp = 5
 )
 
-// push pushes a number on the stack.
 func (m *machine) push(v uint64) error {
 	before := m.address
 	m.address = m.Reg[rsp] - 8
@@ -432,7 +424,6 @@ func (m *machine) push(v uint64) error {
 	return err
 }
 
-// top returns the number on top of the stack.
 func (m *machine) top() (uint64, error) {
 	m.address = m.Reg[rsp]
 	return m.loadNumber(8)

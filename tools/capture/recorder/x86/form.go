@@ -25,7 +25,7 @@ type form struct {
 	immediate    immediateSize
 	validReg     uint8 // bit mask of the valid values of ModRM's reg; 0: all are valid
 	validRM      uint8 // bit mask of the valid values of ModRM's rm; 0: all are valid
-	no16Bit      bool  // with the prefix 66 the instruction is another one, or invalid
+	no16Bit      bool  // with the prefix 66 it is another instruction, or invalid
 	implicitLock bool  // the instruction is locked even without the prefix F0
 	anyRepeat    bool  // the prefixes F2 and F3 have no effect
 	size         func(*instruction) int
@@ -66,7 +66,6 @@ const (
 	fullSized  // as many bytes as the operand
 )
 
-// immediateBytes returns the number of bytes of the immediate.
 func (f *form) immediateBytes(i *instruction) int {
 	switch {
 	// in group 3, only TEST has an immediate

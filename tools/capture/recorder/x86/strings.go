@@ -13,9 +13,9 @@ const (
 	rdi = 7
 )
 
-// repeated executes the elements of an instruction. The function one executes the next element. The
-// function more executes as many further elements as it can at once, and returns their number. If
-// an element fails in more, one executes it next and returns the error.
+// repeated executes the elements of an instruction. `one` executes the next element. `more`
+// executes as many further elements as it can at once, and returns their number. If an element
+// fails in `more`, `one` executes it next and returns the error.
 func (m *machine) repeated(one func(size int) error, more func(size int) uint64) error {
 	if m.address32 || m.segment != 0 {
 		return m.refusal("lm cannot execute a string instruction " +

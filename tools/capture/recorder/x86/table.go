@@ -84,7 +84,7 @@ var table = []row{
 	{map0F, withAny, "\xb0\xb1\xc0\xc1", form{size: integerSize, run: onCopy(true, true)}},
 	{map0F, withAny, "\xba", form{size: operandSize, immediate: oneByte, validReg: 0b11110000,
 		run: (*machine).bitTest}},
-	// CLFLUSH; 6 is XSAVEOPT
+	// CLFLUSH is reg 7; reg 6 is XSAVEOPT
 	{map0F, none, "\xae", form{size: fixed(1), validReg: 0b10000000, vectors: legacy,
 		run: (*machine).flushLine}},
 	// CLFLUSHOPT, CLWB

@@ -64,9 +64,8 @@ func (m *machine) storeHigh() error { return m.store(m.vectors.Z[m.reg][8:16]) }
 
 // A masked move accesses the elements whose mask bit is set. Processors differ in the accesses that
 // they make to a device. Here runs of elements become accesses of 8 bytes where the address is
-// aligned, and smaller ones at their ends.
+// aligned, and smaller accesses at the ends of the runs.
 
-// maskedAccesses makes the accesses of a masked move.
 func (m *machine) maskedAccesses(data []byte, mask uint64,
 	access func(uint64, []byte) error) error {
 	if err := m.checkFault(m.address, len(data)); err != nil {
