@@ -8,6 +8,12 @@ staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages whose tests reach every statement.
 covered_packages=(./fbs ./runtime ./runtime/signed ./hal)
 
+# Packages whose tests take longest. They start first, so that the step does not end with one.
+slow_packages=(
+	./tools/check/pages ./tools/capture/recorder ./tools/lm ./tools/check/vectors
+	./tools/check/house ./tools/capture/importer
+)
+
 # The packages that run on the target. Tests of lmrun and lminit, which run there too, are in steps
 # unit and guest. The tests of hal and runtime use the mocks. The mocks' own tests need no other
 # processor and no race detector, and run in step unit only.
@@ -95,9 +101,10 @@ step_unit() {
 	[[ -z $all ]] || export LM_TEST_REQUIRED=1
 	run_counted_go_tests -cover "${covered_packages[@]}"
 	mapfile -t others < <(
-		go list ./... | grep -vxF -f <(go list "${covered_packages[@]}")
+		go list ./... | grep -vxF -f <(go list "${covered_packages[@]}" "${slow_packages[@]}")
 	)
-	run_counted_go_tests -p 3 "${others[@]}" # some wait, and count no system calls
+	# Some wait, and count no system calls.
+	run_counted_go_tests -p 3 "${slow_packages[@]}" "${others[@]}"
 	check_full_coverage
 	run_go_tests -timeout 10m -tags nolightmetal ./tools/metal
 }

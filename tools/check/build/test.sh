@@ -5,7 +5,7 @@
 # count the system calls of a process, to which a busy machine adds some. LM_NIGHTLY=1 makes steps
 # of both take longer in the latter.
 change_steps=(
-	"fmt vet lint gen kernels" unit "player race arm64 purego cross recipes reproducible" guest
+	"fmt vet lint gen kernels player" unit "race arm64 purego cross recipes reproducible" guest
 	bench
 )
 nightly_steps=(unit fuzz breaks guest trials coverage package reproducible)
