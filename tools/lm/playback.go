@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
@@ -77,45 +79,53 @@ func playImage(name string, image []byte) *mock.Device {
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour,
 		window: runtime.AnyTLBWindow}
-	recorder := &pollRecorder{mock.New(board), map[int]bool{}}
+	recorder := mock.New(board)
 	recorder.SetSubsystem(view.Devices[0].Subsystem)
 	most := max(len(view.Envelope)+len(view.Payload), playedBytesMin) / bytesPerPlayedAccess
 	s := f.prepareView(name, file, view, recorder)
 	defer s.close()
 	recorder.RecordAtMost(most)
+	var polls []pollRange
+	s.replay.SetObserver(func(command int) {
+		polls = addToPolls(polls, &view.Commands[command], len(recorder.Journal()))
+	})
 	if r := s.run(false); r.Code != hal.OK && len(recorder.Journal()) == most {
 		fail.With(hal.BadImage, "%s: a run of main makes more than %d accesses, "+
 			"which is too many to record; use mock:%s", name, most, mockNameOf(view, name))
 	} else if r.Code != hal.OK {
 		fail.On(s.runError(r))
 	}
-	played := mock.PlaybackBytewise(board, recorder.shortenedJournal())
+	played := mock.PlaybackBytewise(board, shortenPolls(recorder.Journal(), polls))
 	played.SetSubsystem(view.Devices[0].Subsystem)
 	return played
 }
 
-// pollRecorder is a mock that records which loads belong to a poll: those before which the runtime
-// calls Now. A load after a Delay counts, too, as the runtime then also calls Now.
-type pollRecorder struct {
-	*mock.Device
-	pollLoads map[int]bool // true for the index in the journal of each load of a poll
+// pollRange is a range of a journal, the loads of one poll. The last one has no end while it runs.
+type pollRange struct{ first, end int }
+
+// addToPolls is for a command that begins when the journal has `journaled` accesses.
+func addToPolls(polls []pollRange, c *fbs.Command, journaled int) []pollRange {
+	if last := len(polls) - 1; last >= 0 && polls[last].end == 0 {
+		polls[last].end = journaled
+	}
+	if c.Opcode == gen.OpcodeExpect && c.Amount != 0 {
+		polls = append(polls, pollRange{first: journaled})
+	}
+	return polls
 }
 
-func (d *pollRecorder) Now() int64 {
-	d.pollLoads[len(d.Journal())] = true
-	return d.Device.Now()
-}
-
-// shortenedJournal returns the journal with long polls shortened. A mock is polled every 100 ns,
-// and a real program that pauses between loads would pass its deadline before it made as many
-// loads. Equal loads that are not part of a poll are kept. The result overwrites the journal, which
-// may be large.
-func (d *pollRecorder) shortenedJournal() (out []mock.Access) {
-	const most = 16 // consecutive loads of one poll with the same value
+// shortenPolls leaves 16 of equal loads in a row of one poll. A mock is polled every 100 ns, and a
+// real program that pauses between loads would pass its deadline before it made as many loads. The
+// result overwrites the journal, which may be large.
+func shortenPolls(journal []mock.Access, polls []pollRange) (out []mock.Access) {
+	const most = 16
+	out = journal[:0]
 	same, last := 0, mock.Access{}
-	out = d.Journal()[:0]
-	for i, a := range d.Journal() {
-		if same++; i == 0 || !d.pollLoads[i] || a != last {
+	for i, a := range journal {
+		for len(polls) > 0 && polls[0].end != 0 && i >= polls[0].end {
+			polls = polls[1:]
+		}
+		if same++; len(polls) == 0 || i <= polls[0].first || a != last {
 			same = 1
 		}
 		if same <= most {

@@ -129,10 +129,13 @@ func TestServerExitStatusReportsTheSession(t *testing.T) {
 }
 
 // TestPlaybackExpectsEveryLoadExceptThoseOfPolls: equal loads outside of a poll are all expected,
-// before and after the poll. Of the loads of a poll itself, 16 are expected at most.
+// before and after the poll, and between pauses. Of the loads of a poll itself, 16 are expected at
+// most.
 func TestPlaybackExpectsEveryLoadExceptThoseOfPolls(t *testing.T) {
 	expects := strings.Repeat("  expect.4 r+0x0 == 0x10000ed\n", 40)
-	image := assemble(t, edu+"main:\n"+expects+"  poll.4 r+0x0 == 0x10000ed within 1ms\n"+expects)
+	paced := strings.ReplaceAll(expects, "  expect", "  delay 1us\n  expect")
+	image := assemble(t, edu+"main:\n"+expects+"  poll.4 r+0x0 == 0x10000ed within 1ms\n"+expects+
+		paced)
 	if exit, _, stderr := lm(t, "replay", "--device", "playback:"+image, image); exit != 0 {
 		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
