@@ -102,7 +102,7 @@ func (p *ringPlan) find() (moves bool, reason string) {
 		return true, fmt.Sprintf("%d rings move, but an image has at most %d", len(p.rings),
 			fbs.RingsMax)
 	}
-	p.sortUses()
+	p.linkUses()
 	return true, ""
 }
 
@@ -358,8 +358,8 @@ func (p *ringPlan) report() (list []Ring) {
 	return list
 }
 
-// sortUses points the uses to their rings, when the list of rings no longer grows.
-func (p *ringPlan) sortUses() {
+// linkUses points the uses to their rings, when the list of rings no longer grows.
+func (p *ringPlan) linkUses() {
 	for i := range p.uses {
 		p.uses[i].ring = &p.rings[p.uses[i].number]
 	}
