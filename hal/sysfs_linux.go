@@ -181,8 +181,8 @@ func LinkBaseName(path string) string {
 	return last
 }
 
-// ListDir returns the names in a directory, without "." and "..", in undefined order. The error is a
-// Fault that names the directory.
+// ListDir returns the names in a directory, without "." and "..", in undefined order. The error is
+// a Fault that names the directory.
 func ListDir(path string) (names []string, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	entries, err := readAll("getdents", path, flags, unix.Getdents)

@@ -65,8 +65,8 @@ func pwrite(fd int, data []byte, offset int64) (int, error) {
 	return rawSyscall(unix.SYS_PWRITE64, fd, data, offset)
 }
 
-// ProgramWindowRequest is the ioctl CONFIGURE_TLB of tt-kmd (ioctl.h). ProgramWindow makes it during
-// a replay, so that the system call filter of a sealed process allows it.
+// ProgramWindowRequest is the ioctl CONFIGURE_TLB of tt-kmd (ioctl.h). ProgramWindow makes this
+// call during a replay, so that the system call filter of a sealed process allows it.
 const ProgramWindowRequest = 0xfa0d
 
 // The conversion of argument stands in the argument list, so that Go keeps the struct where it is
@@ -116,9 +116,9 @@ func epollWait(fd int, milliseconds int64) (events int) {
 	return int(n)
 }
 
-// Mmap maps `length` bytes of the file `fd`, from `offset` on, or of anonymous memory if `fd` is -1.
-// unix.Mmap would add 9 KB to the program, for a table of mappings. Unlike Read and Write, Mmap and
-// Munmap inform Go's scheduler.
+// Mmap maps `length` bytes of the file `fd`, from `offset` on, or of anonymous memory if `fd` is
+// -1. unix.Mmap would add 9 KB to the program, for a table of mappings. Unlike Read and Write, Mmap
+// and Munmap inform Go's scheduler.
 func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection),
 		uintptr(flags), uintptr(fd), uintptr(offset))

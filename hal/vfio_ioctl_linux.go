@@ -1,6 +1,6 @@
 package hal
 
-// ioctls and structs of linux/vfio.h. In each struct, argsz is an input: the struct's size in bytes.
+// ioctls and structs of linux/vfio.h. argsz is an input: the struct's size in bytes.
 
 //lint:file-ignore U1000 the structs have all fields of C
 

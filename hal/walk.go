@@ -92,7 +92,7 @@ func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	return w.Got
 }
 
-// toPointer is for mapped memory only: Go may move its own memory. The indirection satisfies go vet.
+// toPointer is for mapped memory only: Go may move its own memory. go vet accepts this conversion.
 func toPointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }

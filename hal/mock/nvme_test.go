@@ -99,11 +99,11 @@ func (b *nvmeSetup) run(queue uint32, c sqe) (result uint32, s nvmeStatus) {
 	b.tails[queue]++
 	c[0] |= (n & 0xffff) << 16
 	for i, dw := range c {
-		binary.LittleEndian.PutUint32(b.memory[sq+slot*submission+uint32(i)*4:], dw)
+		binary.LittleEndian.PutUint32(b.memory[sq+slot*submissionSize+uint32(i)*4:], dw)
 	}
 	b.store(uint64(nvmeDoorbell+8*queue), 4, uint64(n+1)%queueEntries)
 	b.device.Sleep(nvmeWorkNs)
-	entry := b.memory[cq+slot*completion:][:completion]
+	entry := b.memory[cq+slot*completionSize:][:completionSize]
 	dw := func(i int) uint32 { return binary.LittleEndian.Uint32(entry[4*i:]) }
 	if dw(3)&0xffff != n&0xffff || dw(3)>>16&1 != (lap+1)&1 ||
 		dw(2) != (n+1)%queueEntries|queue<<16 {
@@ -296,12 +296,12 @@ func expectRejectedStore(t *testing.T, d *Device, a *hal.Aperture, offset, value
 func TestNvmeWaitsForRoomInTheCompletionQueue(t *testing.T) {
 	b := newNvmeSetup(t).createQueues()
 	for slot := range uint32(queueEntries - 1) {
-		storeLittleEndian(b.memory[sqOffset+slot*submission:], 8, 1<<32|uint64(slot)<<16|ioFlush)
+		storeLittleEndian(b.memory[sqOffset+slot*submissionSize:], 8, 1<<32|uint64(slot)<<16|ioFlush)
 		b.store(nvmeDoorbell+8, 4, uint64(slot+1))
 		b.device.Sleep(nvmeWorkNs)
 	}
-	last := b.memory[cqOffset+(queueEntries-1)*completion:][:completion]
-	storeLittleEndian(b.memory[sqOffset+(queueEntries-1)*submission:], 8, 1<<32|77<<16|ioFlush)
+	last := b.memory[cqOffset+(queueEntries-1)*completionSize:][:completionSize]
+	storeLittleEndian(b.memory[sqOffset+(queueEntries-1)*submissionSize:], 8, 1<<32|77<<16|ioFlush)
 	b.store(nvmeDoorbell+8, 4, 0)
 	b.device.Sleep(nvmeWorkNs)
 	if loadLittleEndian(last[12:], 4) != 0 {
