@@ -4,7 +4,7 @@ package hal
 // enables it; error bits of the status register show failed transfers.
 
 type busMasterState struct {
-	enabledByProgram bool   // and must be disabled by Close
+	enabledByProgram bool   // bus mastering is on, and Close must switch it off
 	keptOnByDriver   bool   // a kernel driver keeps bus mastering on
 	statusBeforeDMA  uint64 // PCI status register, perhaps with bits of old errors
 }
@@ -42,7 +42,7 @@ func (d *device) stopBusMaster() error {
 	if CodeOf(err) == DeviceGone {
 		return err // a missing device has no registers to write
 	}
-	// Last, when no transfer can use the iATU any more.
+	// The iATU comes last, when no transfer can use it any more.
 	if e := d.programIATU(false); err == nil {
 		err = e
 	}

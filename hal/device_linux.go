@@ -20,12 +20,12 @@ type device struct {
 	acquireError error // error of acquire; every Map returns it again
 
 	pciFunction pciFunction    // identity, PCI address and BARs
-	config      configSpace    // in config_linux.go
-	busMaster   busMasterState // in busmaster_linux.go
-	hostMemory  hostMemory     // of the Host windows
-	tlb         tlbWindows     // in tlb_linux.go
-	outbound    outboundState  // how tiles reach host memory
-	cleanups    cleanups       // release resources
+	config      configSpace
+	busMaster   busMasterState
+	hostMemory  hostMemory // of the Host windows
+	tlb         tlbWindows
+	outbound    outboundState // how tiles reach host memory
+	cleanups    cleanups
 
 	interruptPoller int // epoll file that reports interrupts; 0: none
 }

@@ -63,7 +63,7 @@ var deviceCount atomic.Int64
 // New returns a mock of the board with the default model of that board.
 func New(b *boards.Board) *Device { return NewWith(b, defaultModel(b)) }
 
-// NewWith returns a mock of the board with another model.
+// NewWith returns a mock of the board with the model m.
 func NewWith(b *boards.Board, m Model) *Device {
 	address := fmt.Sprintf("mock device %d", deviceCount.Add(1))
 	d := &Device{board: b, model: m, address: address, bars: b.BarSizes, bus: barBus}

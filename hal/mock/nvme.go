@@ -160,7 +160,7 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	return value >> shift & fbs.WidthMask(width), hal.OK
 }
 
-// registerAt returns the offset of the register at an address, and `shift` 32 for the upper half of
+// registerAt returns the offset of the register at an address. `shift` is 32 for the upper half of
 // a register of 8 bytes, else 0.
 func (n *Nvme) registerAt(address uint64) (first uint64, shift int) {
 	switch address {

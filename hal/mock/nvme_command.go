@@ -265,8 +265,8 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 }
 
 // listEntry reads the entry of a PRP list at a bus address: the address of a page. `next` is the
-// bus address of the entry after it. If the list has more entries, the last entry in a page of the
-// list is the address of the next page of the list instead.
+// bus address of the entry after it. If the list has `more` entries, the last entry in a page of
+// the list is the address of the next page of the list instead.
 func (n *Nvme) listEntry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if at%prpEntry != 0 {
 		return 0, 0, nvmeInvalidPRP

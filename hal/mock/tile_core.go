@@ -133,7 +133,7 @@ func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.Rese
 
 // runCores makes each core that is out of reset execute n instructions. The cores take turns after
 // each instruction. runCores returns early, and reports that the cores are idle, if each of them is
-// stopped, waits for a mailbox, or jumps to the same instruction: then their state cannot change.
+// stopped, waits for a mailbox, or executes a jump to itself: then their state cannot change.
 func (t *coreTile) runCores(n int64) (idle bool) {
 	for ; n > 0 && !idle; n-- {
 		idle = true

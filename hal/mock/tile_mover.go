@@ -41,7 +41,7 @@ func (t *coreTile) isMoverRegister(address uint64) bool {
 	return t.kind == chips.Tensix && address >= moverBase && address < moverBase+moverSize
 }
 
-// load returns `ok` false for a register that does not support loads.
+// load returns false for a register that does not support loads.
 func (m *mover) load(offset uint64) (value uint32, ok bool) {
 	return moverQueueEmpty, offset == moverStatus && m.code.size != 0
 }
