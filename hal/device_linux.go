@@ -19,7 +19,7 @@ type device struct {
 	acquired     bool  // the first Map has called acquire
 	acquireError error // error of acquire; every Map returns it again
 
-	pciFunction pciFunction    // identity, PCI address and BARs
+	pciFunction pciFunction // identity, PCI address and BARs
 	config      configSpace
 	busMaster   busMasterState
 	hostMemory  hostMemory // of the Host windows

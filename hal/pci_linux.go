@@ -193,7 +193,7 @@ func (p *pciBackend) mayReadZero() bool {
 }
 
 // findCapability returns 0 if the function does not have the capability. If this user may not read
-// the list to its end, it returns the offset of the first unknown capability.
+// the list to its end, it returns the offset of the first capability that is unreadable.
 func (p *pciBackend) findCapability(id uint64) (offset uint64) {
 	s := &p.dev.config
 	status, _ := s.Load(configStatusOffset, 2)

@@ -85,7 +85,7 @@ func (t *ttBackend) identifyFunction() error {
 		return err
 	}
 	slot, number := info.busDevFn>>3&31, info.busDevFn&7
-	// For bus 1, slot 0, function 0: FormatPCIID returns "0000:0100", the address is
+	// For bus 1, slot 0, function 0: FormatPCIID returns "0000:0100", and the address is
 	// "0000:01:00.0".
 	digits := FormatPCIID(info.domain, info.busDevFn&0xff00|slot)
 	d.pciFunction.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
@@ -164,7 +164,7 @@ func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uin
 //
 // A program cannot choose this address: the driver takes the lowest free one (tt-kmd memory.c,
 // setup_noc_dma), unless a request has the flag TOP_DOWN. So fixedBus must be the lowest free
-// address, also after what other programs have pinned.
+// address, which depends on what other programs have pinned.
 func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPinRequest{outputCapacity: 16, flags: ttPinNoCFlag, address: uint64(AddressOf(mem)),

@@ -137,7 +137,7 @@ func (v *vfioBackend) mapForPeer(a *Aperture, owner *device) error {
 	a.DMAPage = pageSize()
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
-	// By the owner, whose Close removes the mapping before it unmaps the window.
+	// The owner maps it: its Close removes the mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
 	bus, err := owner.backend.(*vfioBackend).mapDMA(firstPage, size, 0)
 	a.BusAddress = bus + offsetInPage
