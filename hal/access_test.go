@@ -5,7 +5,6 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Load returns the value of width bytes at an offset.
 func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
@@ -13,14 +12,13 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	return a.executeOne(newLoadCommand(offset, width)), OK
 }
 
-// newLoadCommand returns an Expect that stops the walk after its load: with the mask 0, a 1 is
-// never found.
+// newLoadCommand returns an Expect that always stops the walk after its load: with the mask 0, its
+// condition is never met.
 func newLoadCommand(offset uint32, width uint8) fbs.Command {
 	return fbs.Command{Opcode: gen.OpcodeExpect, Width: width, Mode: uint8(gen.ConditionEqual),
 		Offset: offset, Value: 1}
 }
 
-// Store stores the lowest width bytes of value at an offset.
 func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	if a.Port != nil {
 		return a.Port.Store(uint64(offset), width, value)
@@ -29,7 +27,7 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	return OK
 }
 
-// Copy executes a CopyIn of data to the device, or a CopyOut that fills data.
+// Copy executes a CopyIn of `data` to the device, or a CopyOut that fills `data`.
 func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
 	data []byte) Code {
 	list := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access),

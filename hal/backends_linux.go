@@ -2,8 +2,8 @@ package hal
 
 import "strconv"
 
-// A program without a tag backend_... has all backends. The compiler drops the others: nothing
-// else refers to them.
+// A program without a tag backend_... has all backends. Nothing else refers to a backend, so that
+// the compiler drops those that the tags exclude.
 const (
 	hasAll  = !taggedPCI && !taggedVFIO && !taggedTT
 	hasPCI  = hasAll || taggedPCI

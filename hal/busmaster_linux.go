@@ -4,18 +4,18 @@ package hal
 // enables it; error bits of the status register show failed transfers.
 
 type busMasterState struct {
-	enabledByProgram bool   // this program has enabled bus mastering, and must disable it
-	keptOnByDriver   bool   // a kernel driver keeps bus mastering on; this program leaves it on
-	statusBeforeDMA  uint64 // PCI status register before DMA, perhaps with bits of old errors
+	enabledByProgram bool   // bus mastering is on, and Close must switch it off
+	keptOnByDriver   bool   // a kernel driver keeps bus mastering on
+	statusBeforeDMA  uint64 // PCI status register, perhaps with bits of old errors
 }
 
-// SetBusMaster implements Device. Off has an effect only after on.
+// SetBusMaster implements Device. Switching off has an effect only after switching on.
 func (d *device) SetBusMaster(on bool) error {
 	if on {
 		return d.startBusMaster()
 	}
 	if !d.busMaster.enabledByProgram {
-		// Close calls this also for a user who may not write configuration space.
+		// Close calls SetBusMaster also for a user who may not write configuration space.
 		return nil
 	}
 	return d.stopBusMaster()
@@ -26,7 +26,7 @@ func (d *device) startBusMaster() error {
 		// Writing 1 clears a bit.
 		d.config.Store(configStatusOffset, 2, configStatusDMAErrors)
 	}
-	// Errors that stay are old: dmaFailureCode ignores them.
+	// Error bits that stay set are old: dmaFailureCode ignores them.
 	d.busMaster.statusBeforeDMA, _ = d.config.Load(configStatusOffset, 2)
 	d.busMaster.enabledByProgram = true
 	// Before the first transfer is possible.
@@ -42,7 +42,7 @@ func (d *device) stopBusMaster() error {
 	if CodeOf(err) == DeviceGone {
 		return err // a missing device has no registers to write
 	}
-	// Last, when no transfer can use it any more.
+	// The iATU comes last, when no transfer can use it any more.
 	if e := d.programIATU(false); err == nil {
 		err = e
 	}
@@ -56,11 +56,11 @@ func (d *device) setBusMasterBit(on bool) error {
 	return d.setCommandRegisterBit(configCommandMasterBit, on)
 }
 
-// dmaFailureCode returns MasterOff, DMAFault for a new error bit, or OK. header is the first 8
+// dmaFailureCode returns MasterOff, DMAFault for a new error bit, or OK. `header` is the first 8
 // bytes of configuration space.
 //
-// A failed read of host memory sets a bit, in devices that have them. A failed write sets none:
-// writes are posted, without a response.
+// A failed read of host memory sets an error bit, in devices that have such bits. A failed write
+// sets none: writes are posted, without a response.
 func (m *busMasterState) dmaFailureCode(header uint64) Code {
 	switch {
 	case !m.enabledByProgram:

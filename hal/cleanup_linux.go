@@ -1,17 +1,12 @@
 package hal
 
-// This file declares the list of functions that release the resources of a device. Close calls them
-// in reverse order.
-
 // cleanups is a list of functions. Each function releases one resource of a device, such as a
-// mapping or an open file.
+// mapping or an open file. Close calls them in reverse order.
 type cleanups []func() error
 
-// addCleanup appends the function `release` to the list.
 func (c *cleanups) addCleanup(release func() error) { *c = append(*c, release) }
 
-// callAll calls all functions in reverse order, empties the list, and returns the error of the
-// first function that failed.
+// callAll empties the list, and returns the first error.
 func (c *cleanups) callAll() (err error) {
 	for i := len(*c) - 1; i >= 0; i-- {
 		if e := (*c)[i](); err == nil {
@@ -22,7 +17,6 @@ func (c *cleanups) callAll() (err error) {
 	return err
 }
 
-// addFDCleanup appends a function that closes the file descriptor `fd`.
 func (c *cleanups) addFDCleanup(fd int) {
 	c.addCleanup(func() error {
 		_ = syscalls.close(fd)
@@ -30,8 +24,7 @@ func (c *cleanups) addFDCleanup(fd int) {
 	})
 }
 
-// openFile opens the file at `path` with the given flags, and appends a function that closes
-// the file.
+// openFile opens a file until Close.
 func (c *cleanups) openFile(path string, flags int) (fd int, err error) {
 	fd, err = syscalls.open(path, flags)
 	if err == nil {

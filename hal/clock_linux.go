@@ -2,7 +2,7 @@ package hal
 
 import "time"
 
-// Up to so many nanoseconds, Sleep reads the clock in a loop: Linux may end a nanosleep 50 us late
+// For at most this time, Sleep reads the clock in a loop: Linux may end a nanosleep 50 us late
 // (timer slack: man 2 prctl, PR_SET_TIMERSLACK).
 const spinMaxNs = 100_000
 

@@ -2,7 +2,7 @@ package hal
 
 import "sync/atomic"
 
-// Code is the result of an operation, and an error. It has one byte, so that Go converts it to an
+// Code is the result of an operation, and an error. It has one byte: Go converts that to an
 // interface without allocating.
 type Code uint8
 
@@ -76,26 +76,26 @@ type Fault struct {
 	Reason string // names the device or file, the fault and the remedy
 }
 
-// reservedFaults has the memory of Faults after ReserveFaults, from element 1 on. After a failure,
-// lmrun stops the DMA of up to eight devices, which can fail in two ways each.
+// reservedFaults is the memory of Faults after ReserveFaults; element 0 is unused. After a failure,
+// lmrun stops the DMA of up to eight devices, each of which can fail in two ways.
 var reservedFaults [24]struct {
 	fault  Fault
 	reason [8 << 10]byte // two paths and a text
 }
 
-// nextReserved is an index of reservedFaults; 0: ReserveFaults was not called.
+// nextReserved is the next free element of reservedFaults; 0: ReserveFaults was not called.
 var nextReserved atomic.Int32
 
-// ReserveFaults makes the next Faults need no memory of the heap.
+// ReserveFaults makes the next 23 Faults use reserved memory instead of the heap.
 func ReserveFaults() { nextReserved.CompareAndSwap(0, 1) }
 
-// NewFault returns a Fault. A call has less machine code than an inlined copy.
+// NewFault returns a Fault. Inlined copies would enlarge programs.
 //
 //go:noinline
 func NewFault(code Code, reason string) error { return JoinFault(code, reason) }
 
-// JoinFault returns a Fault whose reason is all parts. It allocates, unless ReserveFaults was
-// called.
+// JoinFault returns a Fault whose reason is all parts. It allocates, but not in the first 23 calls
+// after ReserveFaults. Inlined copies would enlarge programs.
 //
 //go:noinline
 func JoinFault(code Code, parts ...string) error {
@@ -112,11 +112,11 @@ func newFault() (*Fault, []byte) {
 	return &reservedFaults[i].fault, reservedFaults[i].reason[:0]
 }
 
-// Error returns the text of the code, a colon and the reason.
+// Error returns text such as "no such file: model.lmb".
 func (f *Fault) Error() string { return string(AppendError(nil, f)) }
 
-// AppendError appends the text of an error. For a Code or Fault it allocates only if text is too
-// small.
+// AppendError appends the text of an error. For a Code or Fault it allocates only if `text` has too
+// little capacity.
 func AppendError(text []byte, err error) []byte {
 	if fault, isFault := err.(*Fault); isFault {
 		return AppendParts(text, fault.Code.Error(), ": ", fault.Reason)
@@ -124,7 +124,8 @@ func AppendError(text []byte, err error) []byte {
 	return AppendParts(text, err.Error())
 }
 
-// AppendParts appends all parts.
+// AppendParts allocates only if `text` has too little capacity. Inlined copies would enlarge
+// programs.
 //
 //go:noinline
 func AppendParts(text []byte, parts ...string) []byte {

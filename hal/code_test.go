@@ -119,8 +119,7 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	}
 }
 
-// TestParseNumberMatchesStrconv compares ParseNumber with strconv.ParseUint, which programs for a
-// target do not use.
+// Programs for a target do not use strconv.ParseUint.
 func TestParseNumberMatchesStrconv(t *testing.T) {
 	for _, bits := range []int{4, 16, 32, 64} {
 		for _, base := range []int{10, 16} {

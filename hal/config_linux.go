@@ -8,12 +8,12 @@ import (
 
 // PCI Local Bus 3.0, 6.1 and 6.2; names of linux/pci_regs.h
 const (
-	configCommandOffset    = 0x04    // PCI_COMMAND: offset of the command register, 2 bytes
-	configCommandMemoryBit = 1 << 1  // PCI_COMMAND_MEMORY: command bit that enables memory decoding
-	configCommandMasterBit = 1 << 2  // PCI_COMMAND_MASTER: command bit that enables bus mastering
-	configCommandINTxOff   = 1 << 10 // PCI_COMMAND_INTX_DISABLE: command bit that disables INTx
-	configStatusOffset     = 0x06    // PCI_STATUS: offset of the status register, 2 bytes
-	configBarCount         = 6       // PCI_STD_NUM_BARS: number of BARs
+	configCommandOffset    = 0x04    // PCI_COMMAND: register of 2 bytes
+	configCommandMemoryBit = 1 << 1  // PCI_COMMAND_MEMORY: enables memory decoding
+	configCommandMasterBit = 1 << 2  // PCI_COMMAND_MASTER: enables bus mastering
+	configCommandINTxOff   = 1 << 10 // PCI_COMMAND_INTX_DISABLE
+	configStatusOffset     = 0x06    // PCI_STATUS: register of 2 bytes
+	configBarCount         = 6       // PCI_STD_NUM_BARS
 	configBar0Offset       = 0x10    // PCI_BASE_ADDRESS_0: six registers of 4 bytes
 	configBarsEnd          = configBar0Offset + 4*configBarCount
 
@@ -27,11 +27,11 @@ const (
 // of this width (Linux, drivers/pci/pci-sysfs.c, pci_read_config;
 // drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
 type configSpace struct {
-	fd     int          // of the file that contains configuration space; -1 if closed
+	fd     int          // of the file that contains configuration space; -1: closed
 	offset int64        // of configuration space in the file, in bytes
-	size   uint64       // bytes of configuration space that this program can access
+	size   uint64       // bytes that this program can access
 	buffer barRegisters // data of one access; Go would allocate a local variable on the heap
-	bars   barRegisters // when the device was acquired
+	bars   barRegisters // contents when the device was acquired
 }
 
 type barRegisters [4 * configBarCount]byte
@@ -53,7 +53,8 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	return configAccessCode(n, width, err)
 }
 
-// storeBit ignores errors: who may not write configuration space can still use the device.
+// storeBit stores to a register of 2 bytes, and ignores errors: a user who may not write
+// configuration space can still use the device.
 func (s *configSpace) storeBit(offset, bit, value uint64) {
 	now, code := s.Load(offset, 2)
 	if code == OK && now&bit != value {
@@ -61,9 +62,9 @@ func (s *configSpace) storeBit(offset, bit, value uint64) {
 	}
 }
 
-// configAccessCode converts the result of pread or pwrite. ENODEV: removed. EPERM: kernel lockdown.
-// ESPIPE: opened for reading only (Linux, fs/kernfs/file.c, kernfs_fop_open). Fewer bytes: beyond
-// the 64 bytes that a user without CAP_SYS_ADMIN may read.
+// configAccessCode converts the result of pread or pwrite. ENODEV: the device was removed. EPERM:
+// kernel lockdown. ESPIPE: the file is open for reading only (Linux, fs/kernfs/file.c,
+// kernfs_fop_open). Too few bytes: a user without CAP_SYS_ADMIN may read only the first 64.
 func configAccessCode(count int, width uint8, err error) Code {
 	switch errnoOf(err) {
 	case 0:
@@ -79,7 +80,7 @@ func configAccessCode(count int, width uint8, err error) Code {
 	return IO
 }
 
-// readHeader returns the first 8 bytes (ids, command, status), or 0.
+// readHeader returns the first 8 bytes (ids, command, status), or 0 after an error.
 //
 // A virtual function's ids read as all ones, and its memory decoding bit as 0 (SR-IOV 1.1, 3.4.1).
 // No command register is all ones: its upper bits are reserved. A device that has reset itself has
@@ -94,7 +95,7 @@ func (d *device) readHeader() (header uint64, alive bool) {
 	return header, alive
 }
 
-// readBARs returns zeros if they cannot be read.
+// readBARs returns zeros after an error.
 func (s *configSpace) readBARs() barRegisters {
 	n, _ := syscalls.pread(s.fd, s.buffer[:], s.offset+configBar0Offset)
 	if n != len(s.buffer) {
@@ -108,8 +109,9 @@ func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 	if mask == configCommandMemoryBit && d.pciFunction.isVirtual {
 		return nil // always on; the bit reads as 0
 	}
-	// Without a write, a user who may not write can use a device whose memory decoding is on. But
-	// such a user must not start DMA: bus mastering is always written.
+	// A bit that is set already is not written, so that a user without write access can use a
+	// device whose memory decoding is on. Such a user must not start DMA: bus mastering on is
+	// always written.
 	before, code := d.config.Load(configCommandOffset, 2)
 	want := before &^ mask
 	if on {
@@ -146,7 +148,7 @@ func (d *device) allOnesFault() error {
 	return d.goneFault("configuration space reads as all ones; reset the device, or")
 }
 
-// goneFault is for a device that must be found again.
+// goneFault is for a device that must be found again. Inlined copies would enlarge programs.
 //
 //go:noinline
 func (d *device) goneFault(text string) error {
@@ -157,7 +159,7 @@ func (d *device) goneFault(text string) error {
 
 const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 
-// mapConfig returns the first bytes of configuration space, which images only load.
+// mapConfig maps nothing: images only load from configuration space, through a Port.
 func (d *device) mapConfig(size uint64) (*Aperture, error) {
 	if d.config.size < size {
 		return nil, d.fault(WrongDevice,

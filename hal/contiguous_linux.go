@@ -5,8 +5,8 @@ package hal
 
 import "lightmetal/fbs"
 
-// notContiguousFault advises to reserve huge pages at boot if the memory already has some: then
-// contiguous memory is still free.
+// If the memory has huge pages already, notContiguousFault advises to reserve them at boot, while
+// contiguous memory is free.
 func (d *device) notContiguousFault(size uint64, huge bool) error {
 	reason := fbs.Text("%x bytes of host memory are not physically contiguous", size)
 	if !huge {
@@ -17,8 +17,8 @@ func (d *device) notContiguousFault(size uint64, huge bool) error {
 	return d.fault(NoDevice, reason+fbs.Text(advice, advisedHugePageCount(size)))
 }
 
-// hugePageAdvice is the end of an error message. It names the pool of huge pages of 2 MiB, because
-// the default size, of /proc/sys/vm, is larger if the kernel's pages have 16 or 64 KiB.
+// hugePageAdvice ends a message. It names the pool of huge pages of 2 MiB: /proc/sys/vm is for the
+// default size, which is larger if the kernel's pages have 16 or 64 KiB.
 func hugePageAdvice(size uint64) string {
 	const advice = "; reserve huge pages soon after boot with " +
 		"`echo %d > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`, or use `vfio:`"

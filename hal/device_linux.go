@@ -9,47 +9,47 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// device implements Device, through a backend, which uses its fields.
+// device implements Device through a backend, which uses the device's fields.
 type device struct {
 	backend      backend
 	scheme       string // part of the device name before the first colon: pci, vfio or tt
 	locator      string // part of the device name after the first colon: PCI ids, address or path
 	locatorIsIDs bool   // locator is a pair of PCI ids, not a PCI address or a path
 
-	acquired     bool  // the first call of Map has called backend.acquireDevice
-	acquireError error // error of backend.acquireDevice; every call of Map returns it again
+	acquired     bool  // the first Map has called acquire
+	acquireError error // error of acquire; every Map returns it again
 
-	pciFunction pciFunction    // identity, PCI address and BARs: see sysfs_linux.go
-	config      configSpace    // configuration space: see config_linux.go
-	busMaster   busMasterState // state of bus mastering: see busmaster_linux.go
-	hostMemory  hostMemory     // memory of the Host windows: see hostmem_linux.go
-	tlb         tlbWindows     // TLB windows of the device: see tlb_linux.go
-	outbound    outboundState  // how tiles reach host memory: see outbound_linux.go
-	cleanups    cleanups       // functions that release resources: see cleanup_linux.go
+	pciFunction pciFunction // identity, PCI address and BARs
+	config      configSpace
+	busMaster   busMasterState
+	hostMemory  hostMemory // of the Host windows
+	tlb         tlbWindows
+	outbound    outboundState // how tiles reach host memory
+	cleanups    cleanups
 
-	interruptPoller int // epoll file that reports interrupts: see vectors_linux.go; 0: none
+	interruptPoller int // epoll file that reports interrupts; 0: none
 }
 
 // backend is the kernel interface to a function: sysfs, VFIO, or Tenstorrent's driver.
 type backend interface {
-	// identifyDevice finds the device and reads its identity. It does not write to it.
+	// identifyDevice finds the device and reads its identity. It does not write to the device.
 	identifyDevice() error
 	// acquireDevice claims the device at the first Map, and stops DMA that a killed program left
 	// running. Then memory decoding is on, and bus mastering off, unless a kernel driver keeps it
 	// on or this user may not switch it off.
 	acquireDevice() error
-	// mapBarRange may map uncached although writeCombining is true.
+	// mapBarRange may ignore writeCombining, and map uncached.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDMA returns the bus address of mem, complete pages, huge ones or not: fixedBus if that
-	// is not 0. It fails if the kernel could move a page during DMA, as it does with ordinary ones
-	// only.
+	// mapForDMA returns the bus address of `mem`, which consists of complete pages: `fixedBus` if
+	// that is not 0. It fails if the kernel could move a page during DMA. The kernel does not move
+	// huge pages.
 	mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
-	// mapForPeer is AssignBusAddress for an owner with the same backend.
+	// mapForPeer implements AssignBusAddress. `owner` has the same backend.
 	mapForPeer(a *Aperture, owner *device) error
 	enableVectors(kind gen.InterruptKind, count uint64) error
 }
 
-// fault begins the reason with the device's name.
+// fault begins the reason with the device's name. Inlined copies would enlarge programs.
 //
 //go:noinline
 func (d *device) fault(code Code, text string) error {
@@ -68,7 +68,7 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	return *a, nil
 }
 
-// mapWindow also acquires the device, at the first call.
+// mapWindow acquires the device at the first call.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquireError = d.acquire()
@@ -90,7 +90,8 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }
 
-// acquire makes this the only open device of its function, in all programs, until Close.
+// acquire locks the function until Close: no other device of this package, in any program, can
+// acquire it.
 func (d *device) acquire() error {
 	path := d.configPath()
 	fd, err := d.cleanups.openFile(path, unix.O_RDONLY)
@@ -142,10 +143,10 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }
 
-// mapFile maps until Close; path is for messages.
+// mapFile maps until Close. `path` is for messages.
 //
-// It maps only the range's pages: mmap writes all page table entries at once, and no page may have
-// two memory types (on x86, the kernel rejects the second or makes it uncached:
+// It maps only the pages of the range: mmap writes all page table entries at once, and no page may
+// have two memory types (on x86, the kernel rejects the second or makes it uncached:
 // arch/x86/mm/pat/memtype.c).
 func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, error) {
 	offsetInPage := offset % pageSize()
@@ -171,8 +172,9 @@ const hostWindowsNotSharedReason = ": a device with tiles reaches only its host 
 	"and does not share them; use one of its own"
 
 // AssignBusAddress implements Device. A device that a kernel driver keeps bus master reaches only
-// its own windows; one with outbound translation only its own Host windows; any other, windows of
-// devices with the same backend, but no Host windows of devices with outbound translation.
+// its own windows. A device with outbound translation reaches only its own Host windows. Any other
+// device reaches windows of all devices with its backend, except Host windows of devices with
+// outbound translation.
 func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	owner, reachable := windowOwner.(*device)
 	reason := "; open both as `pci:` or both as `vfio:`"
@@ -211,8 +213,7 @@ func (d *device) Diagnose() Code {
 }
 
 // Close implements Device. Bus mastering goes off first: a bus master may still write to host
-// memory. Memory decoding stays on, so that the next program can reach cores that still run, for
-// example to stop them.
+// memory. Memory decoding stays on, so that the next program can stop cores that still run.
 func (d *device) Close() error {
 	err := d.SetBusMaster(false)
 	if e := d.cleanups.callAll(); err == nil {

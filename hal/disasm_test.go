@@ -37,8 +37,7 @@ var sourceAMD64 string
 //go:embed walk_arm64.s
 var sourceARM64 string
 
-// asmHeader returns the text that the compiler writes to go_asm.h: offsets of fields, and
-// constants.
+// asmHeader returns what the compiler writes to go_asm.h: offsets of fields, and constants.
 func asmHeader() string {
 	text := ""
 	for _, t := range []reflect.Type{reflect.TypeFor[Walk](), reflect.TypeFor[command]()} {
@@ -89,8 +88,7 @@ type instruction struct {
 	operands [3]operand
 }
 
-// Results of an instruction that does not jump. An instruction that jumps results in the address of
-// the instruction to which it jumps.
+// Results of an instruction that does not jump. The result of a jump is the address of its target.
 const (
 	nextInstruction = iota
 	returnFromWalk
@@ -153,10 +151,9 @@ func forEachMachine(t *testing.T, test func(t *testing.T, m *machine)) {
 	}
 }
 
-// disassembled has the result of disassemble for each source: the assembler runs once.
+// disassembled keeps the result of disassemble for each source, so that the assembler runs once.
 var disassembled = map[string]map[string][]instruction{}
 
-// disassemble returns the instructions of each function in an assembly file.
 func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 	if functions := disassembled[source]; functions != nil {
 		return maps.Clone(functions)
@@ -242,7 +239,6 @@ func splitArgs(s string) (args []string) {
 	return args
 }
 
-// parseOperand parses one operand of an instruction as objdump prints it.
 func parseOperand(t *testing.T, s string) operand {
 	number := func(s string) uint64 {
 		v, err := strconv.ParseInt(s, 0, 64)
@@ -285,16 +281,16 @@ func parseOperand(t *testing.T, s string) operand {
 
 // run executes a list of commands on the machine. Window 1 is the device, and memory 1 is the
 // memory of copies. Window 0 and memory 0 do not exist. Window 2, which contains the registers, and
-// the TLB window of window 1 are also the device. run returns the Walk after the run, and the
-// number of commands by which Next has advanced.
+// the TLB window of window 1 are also the device. `done` is the number of commands by which Next
+// has advanced.
 func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	m.t.Helper()
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
 	return m.continueRun(Walk{Budget: largeBudget}, 0, list)
 }
 
-// continueRun does the same as run from command `first` on, with the Budget and the DoneBytes of w,
-// and needs an End.
+// continueRun continues a run at the command `first`, with the Budget and the DoneBytes of w. The
+// list must end with an End.
 func (m *machine) continueRun(w Walk, first int, list []fbs.Command) (Walk, int) {
 	m.t.Helper()
 	clear(m.registers)
@@ -329,12 +325,10 @@ func (m *machine) continueRun(w Walk, first int, list []fbs.Command) (Walk, int)
 	}
 }
 
-// nextCommandIndex returns the index of the command to which Next points.
 func (m *machine) nextCommandIndex() int {
 	return int(binary.LittleEndian.Uint64(m.walk)-walkBase-listOffset) / 32
 }
 
-// instructionIndex returns the index of the instruction at the address pc.
 func (m *machine) instructionIndex(code []instruction, pc uint64) int {
 	at, ok := slices.BinarySearchFunc(code, pc,
 		func(i instruction, pc uint64) int { return cmp.Compare(i.pc, pc) })
@@ -385,7 +379,6 @@ func (m *machine) store(o operand, width int, value uint64) {
 	copy(m.accessedMemory(o, width, true), b[:width])
 }
 
-// readOperand reads an operand of an amd64 instruction.
 func (m *machine) readOperand(o operand, width int) uint64 {
 	low := ^uint64(0) >> (64 - 8*width)
 	switch {
@@ -521,7 +514,7 @@ func (m *machine) executeAMD64(i *instruction) uint64 {
 var arm64Loads = map[string]int{"MOVBU": 1, "LDURBW": 1, "MOVHU": 2, "MOVWU": 4}
 var arm64Stores = map[string]int{"MOVB": 1, "MOVH": 2, "MOVW": 4}
 
-// executeARM64 executes one instruction, and returns the same results as executeAMD64.
+// executeARM64 has the same results as executeAMD64.
 func (m *machine) executeARM64(i *instruction) uint64 {
 	a := &i.operands
 	value := func(o operand) uint64 {
@@ -615,7 +608,6 @@ func (m *machine) executeARM64(i *instruction) uint64 {
 	return nextInstruction
 }
 
-// checkAccesses compares the accesses of the last run with the expected accesses.
 func (m *machine) checkAccesses(what string, want ...deviceAccess) {
 	m.t.Helper()
 	if !slices.Equal(m.accesses, want) {

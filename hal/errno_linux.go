@@ -1,12 +1,8 @@
 package hal
 
-// This file converts errors of system calls to Faults.
-
 import "golang.org/x/sys/unix"
 
-// syscallFault converts the error of a system call on a device or on a file of the device to a
-// Fault. `call` is the name of the system call, and `path` is the path of the file. If `err` is
-// nil, syscallFault returns nil.
+// syscallFault is for a system call on a device or on a file of a device. It returns nil for nil.
 func syscallFault(call, path string, err error) error {
 	if err == nil {
 		return nil
@@ -22,9 +18,8 @@ func syscallFault(call, path string, err error) error {
 	return JoinFault(code, call, " ", path, ": ", err.Error(), remedy)
 }
 
-// errnoOf returns the errno of `err`, the error of a system call: 0 if `err` is nil, and EIO if
-// `err` is not a unix.Errno. The compiler must not inline errnoOf, because the inlined copies would
-// make the program larger.
+// errnoOf returns 0 for nil, and EIO for an error that is no unix.Errno. Inlined copies would
+// enlarge programs.
 //
 //go:noinline
 func errnoOf(err error) unix.Errno {
@@ -35,9 +30,8 @@ func errnoOf(err error) unix.Errno {
 	return errno
 }
 
-// FileFault converts the error of a system call on an ordinary file (not a device) to a Fault.
-// `path` is the path of the file. If `err` is nil or already a Fault, FileFault returns `err`
-// unchanged.
+// FileFault converts the error of a system call on an ordinary file (not a device) to a Fault. It
+// returns nil and Faults unchanged.
 func FileFault(path string, err error) error {
 	if _, ok := err.(*Fault); ok || err == nil {
 		return err

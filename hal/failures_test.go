@@ -1,6 +1,6 @@
 package hal
 
-// This file makes each system call of each backend fail with each error.
+// Each system call of each backend fails with each error.
 
 import (
 	"fmt"
@@ -64,8 +64,8 @@ var deviceUses = []deviceUse{
 }
 
 // run opens the device, maps the windows, registers the cleanup at exit, and switches bus mastering
-// on and off. It stops at the first error. Then it closes the device, and closes it again if there
-// was no error. run returns the first error. isMapped reports whether all windows were mapped.
+// on and off, until the first error, which it returns. Then it closes the device, twice if there
+// was no error. isMapped reports whether all windows were mapped.
 func (u *deviceUse) run() (isMapped bool, err error) {
 	d, err := Open(u.device)
 	if err != nil {
@@ -257,7 +257,7 @@ func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []stri
 		return code, []string{"cannot access the command register"}
 	case bySyscall:
 		parts := strings.Fields(call)
-		// The message names the system call without the p of pread, and the file.
+		// The message names the file, and the system call without the p of pread.
 		words := []string{strings.TrimPrefix(parts[0], "p"), errno.Error()}
 		switch parts[0] {
 		case "ioctl":

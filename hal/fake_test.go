@@ -1,7 +1,5 @@
 package hal
 
-// This file connects package hal to the fake machine of package fakekernel.
-
 import (
 	"os"
 	"path/filepath"
@@ -22,7 +20,7 @@ const (
 	ttNode = "/dev/tenstorrent/0"
 )
 
-// fakeKernel is a fake machine whose sysfs package hal uses.
+// fakeKernel is a fake machine of package fakekernel. Package hal uses its sysfs.
 type fakeKernel struct {
 	*fakekernel.Kernel
 	t testing.TB
@@ -69,13 +67,11 @@ func installFakeKernel(t testing.TB) *fakeKernel {
 	return k
 }
 
-// useForSyscalls makes package hal make its system calls to the fake machine.
 func (k *fakeKernel) useForSyscalls() {
 	syscalls = syscallTable{k.Open, k.Close, k.Ioctl, k.Mmap, k.Munmap, k.Read, k.Pread, k.Pwrite,
 		k.Flock, openEventPoller}
 }
 
-// checkReleased checks that no file is open and nothing is mapped.
 func (k *fakeKernel) checkReleased(t testing.TB) {
 	t.Helper()
 	users := vfioFileUsers()
@@ -118,7 +114,7 @@ type fakePagemap struct {
 	flags           uint64
 }
 
-// entry returns the entry of the page map for the page at an address.
+// entry implements the page map.
 func (f *fakePagemap) entry(page uint64) uint64 {
 	if _, ok := f.frameOfPage[page]; !ok {
 		f.frameOfPage[page] = f.firstFrame + uint64(len(f.frameOfPage))*(1+f.frameGap)
@@ -206,10 +202,8 @@ func installFakeTT(t testing.TB, board *boards.Board) *fakeTT {
 func (f *fakeFunction) bind(driver string)      { f.k.BindDriver(f.Function, driver) }
 func (f *fakeFunction) bindToVFIO(group string) { f.k.BindToVFIO(f.Function, group) }
 
-// path returns the real path of a file in the function's directory.
 func (f *fakeFunction) path(name string) string { return filepath.Join(f.dir, name) }
 
-// check ends the test if err is not nil.
 func (f *fakeFunction) check(err error) {
 	f.t.Helper()
 	if err != nil {
@@ -217,13 +211,11 @@ func (f *fakeFunction) check(err error) {
 	}
 }
 
-// write writes a file in the function's directory.
 func (f *fakeFunction) write(name, text string) {
 	f.t.Helper()
 	f.check(os.WriteFile(f.path(name), []byte(text), 0o644))
 }
 
-// readAt returns n bytes of the file with the given name, from the given offset on.
 func (f *fakeFunction) readAt(name string, offset uint64, n int) []byte {
 	f.t.Helper()
 	file, err := os.Open(f.path(name))
@@ -235,13 +227,12 @@ func (f *fakeFunction) readAt(name string, offset uint64, n int) []byte {
 	return b
 }
 
-// valueAt returns the little-endian number in n bytes of the file with the given name.
+// valueAt returns a little-endian number of n bytes.
 func (f *fakeFunction) valueAt(name string, offset uint64, n int) uint64 {
 	f.t.Helper()
 	return loadLittleEndian(f.readAt(name, offset, n))
 }
 
-// patch overwrites bytes of the file with the given name, from the given offset on.
 func (f *fakeFunction) patch(name string, offset uint64, b ...byte) {
 	f.t.Helper()
 	file, err := os.OpenFile(f.path(name), os.O_WRONLY, 0)
@@ -268,8 +259,7 @@ func (f *fakeFunction) mkdir(name string) {
 	f.check(os.Mkdir(f.path(name), 0o755))
 }
 
-// symlink creates a symbolic link in the function's directory. The link points to a path whose last
-// part is `to`.
+// symlink creates a link in the function's directory to a path that ends with `to`.
 func (f *fakeFunction) symlink(name, to string) {
 	f.t.Helper()
 	f.check(os.Symlink("../../somewhere/"+to, f.path(name)))

@@ -1,7 +1,5 @@
 package hal
 
-// This file tests Host windows that must have a fixed bus address (fbs.FlagFixedBus).
-
 import (
 	"testing"
 
@@ -10,13 +8,13 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// fixedHostWindow returns a Host window that must have the given bus address.
+// fixedHostWindow has the flag fbs.FlagFixedBus.
 func fixedHostWindow(bus, size uint64) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindHost, Flags: fbs.FlagFixedBus, Offset: bus, Size: size}
 }
 
 // TestVFIOPlacesHostMemoryAtAFixedBusAddress maps two windows with fixed bus addresses, then
-// windows without: those get other addresses, also if the next address is in use already.
+// windows without. The latter get other addresses, also if the next address is in use already.
 func TestVFIOPlacesHostMemoryAtAFixedBusAddress(t *testing.T) {
 	k := installFakeKernel(t)
 	f := addVFIOEdu(k)

@@ -2,7 +2,7 @@
 //
 // An image declares windows, ranges of addresses that its commands access. Device.Map makes a
 // window accessible and returns an Aperture. A Walk executes commands on apertures that are mapped
-// memory. There are four kinds of windows:
+// memory. A window has one of four kinds:
 //
 //	Bar     a range of a base address register (BAR)
 //	Tlb     addresses of a tile, through a TLB window of the device
@@ -49,44 +49,44 @@ type Device interface {
 	// if possible the one with the number w.Slot; or zeroed host memory, which the device reaches
 	// at Aperture.BusAddress.
 	//
-	// Nothing writes to a device or resets it before the first Map, so a caller can close a wrong
-	// one unchanged.
+	// Nothing writes to a device or resets it before the first Map, so that a caller can close a
+	// wrong device unchanged.
 	Map(w fbs.Window) (Aperture, error)
 
 	// EncodePoint prepares a Point, which makes a TLB window show an address of tiles, so that a
-	// Walk executes it. It returns the address of the registers of TLB window 0, for
-	// Walk.WindowAddresses at c.Index, and where this TLB window is mapped, for
-	// Walk.TLBWindowBases. If registers is 0, they are not mapped, and the caller calls
-	// ProgramWindow instead. It sets these fields:
+	// Walk executes it. The caller puts `registers`, the address of the registers of TLB window 0,
+	// into Walk.WindowAddresses at c.Index, and `windowBase`, where the Point's TLB window is
+	// mapped, into Walk.TLBWindowBases. If `registers` is 0, the registers are not mapped, and the
+	// caller calls ProgramWindow instead. EncodePoint sets these fields of c:
 	//
-	//	Offset  from registers to those of this TLB window
+	//	Offset  from `registers` to the registers of this TLB window
 	//	Width   8 for one register of 8 bytes, 4 for three of 4 bytes
 	//	Value   the registers' first 8 bytes, little endian
 	//	Mask    the last 4 bytes of three registers
-	//	Amount  from windowBase to the first byte of the aperture
+	//	Amount  from `windowBase` to the first byte of the aperture
 	EncodePoint(a *Aperture, t fbs.TileRoute, address uint64, c *fbs.Command) (
 		registers, windowBase uintptr, code Code)
 
-	// ProgramWindow executes a Point: it makes the first byte of the aperture of a Tlb window show
-	// the address, a multiple of a.Size, of the tiles. It may change a.Base, if the TLB window is
-	// larger.
+	// ProgramWindow executes a Point: the first byte of the aperture of a Tlb window then shows the
+	// address, a multiple of a.Size, of the tiles. ProgramWindow may change a.Base if the TLB
+	// window is larger than the aperture.
 	ProgramWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 
-	// AssignBusAddress sets a.BusAddress to where this device reaches the aperture, which Map of
-	// owner, this device or another one, returned.
+	// AssignBusAddress sets a.BusAddress to the address at which this device reaches the aperture.
+	// `owner` is the device whose Map returned the aperture: this device or another one.
 	AssignBusAddress(a *Aperture, owner Device) error
 
-	// SetBusMaster switches bus mastering on or off. When it is off, the device cannot write to
-	// host memory, unless a kernel driver keeps it on. A sealed program calls it instead of Close,
-	// which its system call filter forbids.
+	// SetBusMaster switches bus mastering on or off, unless a kernel driver keeps it on. When bus
+	// mastering is off, the device cannot write to host memory. A sealed program calls SetBusMaster
+	// instead of Close, which its system call filter forbids.
 	SetBusMaster(on bool) error
 
-	// EnableVectors enables interrupt vectors until Close. Nothing handles them: at most an
-	// InterruptWaiter waits for one. It is called after the last Map.
+	// EnableVectors enables interrupt vectors until Close. It is called after the last Map. Nothing
+	// handles the interrupts; an InterruptWaiter can wait for them.
 	EnableVectors(kind gen.InterruptKind, count uint16) error
 
 	// Alive reports whether the device answers: its configuration space is not all ones, memory
-	// decoding is on, and the BARs have the same addresses as when it was acquired. It is called
+	// decoding is on, and the BARs have the same addresses as at the first Map. Alive is called
 	// after a load of all ones, which a missing device also returns.
 	Alive() bool
 
@@ -97,15 +97,14 @@ type Device interface {
 	// Now returns the nanoseconds of a monotonic clock, virtual in some mocks.
 	Now() (nanoseconds int64)
 
-	// Sleep returns when Now has advanced by at least so many nanoseconds.
+	// Sleep returns when Now has advanced by at least this time.
 	Sleep(nanoseconds int64)
 
 	// Close switches bus mastering off and releases the device.
 	Close() error
 }
 
-// InterruptWaiter is a Device that may notice the interrupts of the vectors that EnableVectors has
-// enabled.
+// InterruptWaiter is a Device that may notice its interrupts, after EnableVectors.
 type InterruptWaiter interface {
 	// AwaitInterrupt is Sleep, but returns true as soon as the device sends an interrupt, or has
 	// sent one since the last call. A wait below 1 ms is only Sleep.
@@ -119,16 +118,16 @@ type Aperture struct {
 	Size       uint64  // size of the range in bytes
 	TLBWindow  int     // number of the TLB window; -1 if the image's window is not of kind Tlb
 	BusAddress uint64  // bus address at which a device reaches the first byte by DMA; 0 if none
-	DMAPage    uint64  // an IOMMU lets devices reach all of each page of so many bytes; 0: no IOMMU
+	DMAPage    uint64  // not 0: AssignBusAddress let devices reach whole pages of so many bytes
 
 	isHostMemory bool // the range is the host memory of a Host window
 
-	// executes w.Next through Port; nil if mapped, and for configuration space (ExecuteOnPort)
+	// executes w.Next through Port; nil if the range is mapped or configuration space
 	executeCommand func(w *Walk, barOffset uint64) Code
 }
 
-// MappedAperture returns an aperture of size bytes of mem from offset on. It has an address and no
-// pointer: the caller keeps mem mapped, or a pointer to it.
+// MappedAperture returns an aperture of `size` bytes of `mem` from `offset` on. The aperture has no
+// pointer to `mem`: the caller keeps `mem` mapped, or a pointer to it.
 func MappedAperture(mem []byte, offset, size uint64, tlbWindow int) Aperture {
 	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, TLBWindow: tlbWindow}
 }
@@ -136,8 +135,8 @@ func MappedAperture(mem []byte, offset, size uint64, tlbWindow int) Aperture {
 // ExitCleaner is a Device whose kernel driver can put cores back into reset when this process ends,
 // even if it is killed.
 type ExitCleaner interface {
-	// RegisterExitCleanup asks the driver to reset all cores that the image starts when the device
-	// is closed or this process ends. deviceIndex is the device's in the image. note is a line that
-	// warns that the driver is too old, or "".
+	// RegisterExitCleanup asks the driver to reset the cores of the first tile that the image
+	// starts, when the device is closed or this process ends. `note` is "", or a line of text that
+	// warns that the driver is too old.
 	RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error)
 }

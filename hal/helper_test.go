@@ -34,7 +34,7 @@ func guardedMemory(t testing.TB, size int) []byte {
 	return mem[page : page+size : page+size]
 }
 
-// scramble fills `b` with pseudo-random bytes that depend only on the seed.
+// The bytes depend only on the seed.
 func scramble(b []byte, seed uint64) {
 	random := rand.NewPCG(seed, 1)
 	for i := range b {
@@ -42,13 +42,11 @@ func scramble(b []byte, seed uint64) {
 	}
 }
 
-// copyBulk copies the text to an aperture, from the given offset on.
 func copyBulk(a *Aperture, offset uint64, text string) {
 	a.Copy(gen.OpcodeCopyIn, offset, 1, gen.AccessBulk, []byte(text))
 }
 
-// wantFault checks that `err` is a Fault with the given code, and that its reason contains the
-// given words.
+// wantFault checks that err is a Fault with this code, and that its reason contains the words.
 func wantFault(t *testing.T, what string, err error, code Code, words ...string) {
 	t.Helper()
 	var fault *Fault
@@ -63,7 +61,6 @@ func wantFault(t *testing.T, what string, err error, code Code, words ...string)
 	}
 }
 
-// realSyscalls are the system calls of the real kernel.
 var realSyscalls = syscalls
 
 func TestPanicTextOfEachKindOfCause(t *testing.T) {

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	hugePageSize = 2 << 20 // size of a huge page in bytes
+	hugePageSize = 2 << 20 // bytes
 
 	// MAP_HUGE_2MB of linux/mman.h: bits 26 to 31 have the logarithm of the page size
 	mapHuge2MB = 21 << 26
 )
 
 type hostMemory struct {
-	mappings        [][]byte // all mappings of host memory; Close unmaps them
-	unusedHugePages []byte   // unused end of the last mapping of huge pages, for later windows
+	mappings        [][]byte // Close unmaps them
+	unusedHugePages []byte   // end of the last mapping of huge pages, for later windows
 }
 
-// mapHostMem maps memory that the device reaches at fixedBus, or anywhere if that is 0.
+// mapHostMem maps memory that the device reaches at fixedBus, or at any address if fixedBus is 0.
 func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
@@ -26,7 +26,7 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	}
 	var bus uint64
 	if d.needsIATU() {
-		// Any bus address will do: tiles use the address of the iATU's region.
+		// Any bus address: tiles use the address of the iATU's region instead.
 		bus, err = d.backend.mapForDMA(mem, huge, 0)
 		if err == nil {
 			bus, err = d.addIATURegion(bus, uint64(len(mem)), fixedBus)
@@ -42,8 +42,8 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	return &a, nil
 }
 
-// allocatePages allocates whole pages. It prefers huge ones, which the kernel does not move; small
-// windows may share one. It may move ordinary ones to make room for them
+// allocatePages prefers huge pages, which the kernel does not move. Small windows may share a huge
+// page. The kernel may move ordinary pages to make room for huge pages
 // (vm.compact_unevictable_allowed), unless a driver pins them, as VFIO and tt-kmd do.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.hostMemory
@@ -59,8 +59,8 @@ func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	return mem, true, nil
 }
 
-// mmapLocked maps zeroed memory until Close, which the kernel allocates at once and does not swap
-// out.
+// mmapLocked maps zeroed memory until Close. The kernel allocates this memory at once and does not
+// swap it out.
 func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
@@ -68,8 +68,8 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
 			err.Error()+MemlockAdvice)
 	}
-	// After a fork, this process would store to a copy of the page, and the device use the
-	// original.
+	// Otherwise, after a fork, this process would store to a copy of the page, but the device would
+	// use the original.
 	_ = unix.Madvise(mem, unix.MADV_DONTFORK)
 	d.hostMemory.mappings = append(d.hostMemory.mappings, mem)
 	return mem, nil

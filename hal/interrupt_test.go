@@ -46,8 +46,8 @@ func forEachTransfer(f func(c fbs.Command)) {
 	}
 }
 
-// interruptions returns budgets for the parts of a transfer. Only a budget of 160 guarantees that a
-// bulk copy of 1 byte wide accesses proceeds.
+// interruptions returns budgets for the parts of a transfer. A bulk copy with the width 1 needs a
+// budget of 160 to proceed for certain.
 func interruptions(random *rand.Rand) func() int64 {
 	most := []int64{3, 9, 40, 161}[random.IntN(4)]
 	return func() int64 {
@@ -58,8 +58,8 @@ func interruptions(random *rand.Rand) func() int64 {
 	}
 }
 
-// TestInterruptedTransferMakesTheSameAccesses compares the accesses of a transfer that each machine
-// interrupts and resumes with those of the same transfer without an interruption.
+// TestInterruptedTransferMakesTheSameAccesses compares a transfer that each machine interrupts and
+// resumes with the same transfer without an interruption.
 func TestInterruptedTransferMakesTheSameAccesses(t *testing.T) {
 	forEachMachine(t, func(t *testing.T, m *machine) {
 		random := rand.New(rand.NewPCG(5, 5))

@@ -12,7 +12,6 @@ import (
 	"lightmetal/tools/check/fakekernel"
 )
 
-// hostWindow returns a Host window of size bytes.
 func hostWindow(size uint64) fbs.Window { return fbs.Window{Kind: gen.WindowKindHost, Size: size} }
 
 func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
@@ -308,7 +307,7 @@ func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 		"open the device as `vfio:0000:00:01.0`")
 }
 
-// openAndAcquire opens a device and acquires it, in the way the first Map does.
+// openAndAcquire acquires the device as the first Map does.
 func openAndAcquire(name string) (Device, error) {
 	d, err := Open(name)
 	if err != nil {

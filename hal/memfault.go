@@ -3,7 +3,7 @@ package hal
 // A load faults if the device is gone, or if a mapped file was truncated. SetPanicOnFault is in
 // golang.go.
 
-// Panic describes what Recover has caught; zero: nothing.
+// Panic describes the panic that Recover has caught. The zero value means that there was none.
 type Panic struct {
 	Cause   any     // value that Go's recover returned; nil if no panic occurred
 	IsFault bool    // the cause is a memory access that faulted, not a bug in the program
@@ -21,7 +21,7 @@ func Recover(previousPanicOnFault bool, recovered *Panic) {
 	*recovered = DescribePanic(recover())
 }
 
-// DescribePanic describes what Go's recover returned.
+// DescribePanic describes the panic whose cause Go's recover returned; nil: no panic.
 func DescribePanic(cause any) Panic {
 	fault, isFault := cause.(interface{ Addr() uintptr })
 	if !isFault {
@@ -35,7 +35,8 @@ func (p *Panic) FaultedIn(base uintptr, size uint64) bool {
 	return p.IsFault && p.Address-base < uintptr(size)
 }
 
-// PanicText returns the message of a panic.
+// PanicText returns a message for people. It does not print a cause that is neither error nor
+// string.
 func PanicText(cause any) string {
 	switch c := cause.(type) {
 	case error:

@@ -6,13 +6,13 @@ import (
 	"lightmetal/boards"
 )
 
-// Open opens a device by name, with numbers in hex:
+// Open opens a device by its name, in which numbers are hex, but N is decimal:
 //
 //	pci:VVVV:DDDD          function with this vendor and device id, through sysfs
 //	pci:DDDD:BB:DD.F       function with this domain, bus, slot and function number
 //	vfio:VVVV:DDDD         the same, through VFIO (behind an IOMMU)
 //	vfio:DDDD:BB:DD.F      the same
-//	tt:/dev/tenstorrent/N  device N of Tenstorrent's driver; N is decimal
+//	tt:/dev/tenstorrent/N  device N of Tenstorrent's driver
 //
 // It fails if several functions have the ids, or if their kernel driver does not suit the backend.
 // The error is a *Fault that names the remedy. Open neither writes to the device nor claims it: the
@@ -30,7 +30,7 @@ func Open(name string) (Device, error) {
 	return d, nil
 }
 
-// initFromBoard sets nothing for unknown ids. A driver that programs TLB windows also programs the
+// initFromBoard does nothing for unknown ids. A driver that programs TLB windows also programs the
 // outbound translation.
 func (d *device) initFromBoard() {
 	board := boards.FindByID(d.pciFunction.Vendor, d.pciFunction.Device)
@@ -43,8 +43,8 @@ func (d *device) initFromBoard() {
 	}
 }
 
-// ParseDeviceName checks a name; the device need not exist. Only Identity of the result may be
-// called. The error is a Fault with the code Usage.
+// ParseDeviceName checks a name; the device need not exist. The caller may call only Identity of
+// the result. The error is a Fault with the code Usage.
 func ParseDeviceName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -72,10 +72,10 @@ func parseDevice(name string) (*device, error) {
 	return d, nil
 }
 
-// parsePCIName returns name in lower case, as in sysfs.
+// parsePCIName returns `name` in lower case, as in sysfs.
 //
-// Domains usually have four digits. Those of Intel's VMD, for NVMe devices, begin at 0x10000, and
-// have five to eight without leading zeros.
+// Domains usually have four digits. Domains of Intel's VMD, for NVMe devices, begin at 0x10000, and
+// have five to eight digits without leading zeros.
 func parsePCIName(name string) (locator string, byIDs, ok bool) {
 	// name with h for each hex digit
 	form := ""
@@ -96,7 +96,7 @@ func parsePCIName(name string) (locator string, byIDs, ok bool) {
 	if form != "hhhhhhhh"[:domainDigits]+":hh:hh.h" || domainDigits > 4 && locator[0] == '0' {
 		return locator, false, false
 	}
-	// a bus has 32 slots (0x00 to 0x1f), a slot 8 functions
+	// A bus has 32 slots (0x00 to 0x1f). A slot has 8 functions.
 	last := len(form) - 1
 	return locator, false, locator[last-3] < '2' && locator[last] < '8'
 }
@@ -107,8 +107,8 @@ func FormatPCIID(vendor, device uint16) string {
 	return digits[1:5] + ":" + digits[5:]
 }
 
-// ParseNumber returns a number in a base of at most 16. ok is false for another character, an empty
-// text, or more than limit, which is at least base-1.
+// ParseNumber returns a number in a base of at most 16. `ok` is false for another character, an
+// empty text, or a number above `limit`, which is at least base-1.
 //
 // strconv.ParseUint would add 8 KB: its errors quote the text, for which it needs large tables.
 func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
@@ -125,7 +125,7 @@ func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	return n, digits != ""
 }
 
-// Cut returns what is before and after the first separator; without one, s and "".
+// Cut returns the text before and after the first separator, or s and "" if s has no separator.
 func Cut(s string, separator byte) (before, after string) {
 	for i := range len(s) {
 		if s[i] == separator {

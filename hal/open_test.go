@@ -9,8 +9,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// A program may open the wrong device by mistake. Its identity shows the mistake. Therefore Open
-// must leave the device unchanged until the first Map.
+// A program may open the wrong device by mistake. The device's identity shows the mistake, so that
+// the device must be unchanged until the first Map.
 func TestOpenLeavesTheDeviceUnchanged(t *testing.T) {
 	t.Run("pci", func(t *testing.T) {
 		k := installFakePagemap(t, 0x4000_0000)

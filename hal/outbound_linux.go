@@ -1,8 +1,8 @@
 package hal
 
-// Tiles access host memory at addresses of the chip's PCIe tile, which the address translation unit
-// (iATU) of the PCIe controller translates to bus addresses, in a fixed number of regions. With
-// `tt`, the driver programs it.
+// Tiles access host memory at addresses of the chip's PCIe tile. The address translation unit
+// (iATU) of the PCIe controller translates them to bus addresses, in a fixed number of regions.
+// With `tt`, the driver programs the iATU.
 
 import (
 	"lightmetal/boards"
@@ -17,19 +17,19 @@ type outboundState struct {
 	registers *Aperture
 	// in the order of their registers
 	regions []outboundRegion
-	// of the last region, in bytes from layout.NoCBase
+	// end of the last region, in bytes from layout.NoCBase
 	regionsEnd uint64
 }
 
-// outboundRegion makes tiles reach size bytes at busAddress, from NoCBase + offset on.
+// outboundRegion lets tiles reach the `size` bytes at busAddress, from NoCBase + `offset` on.
 type outboundRegion struct{ offset, size, busAddress uint64 }
 
 func (d *device) needsIATU() bool { return d.outbound.layout != nil }
 
-// addIATURegion reserves a region, which programIATU programs later. Tiles will reach it at noc:
-// fixedNoC, or if that is 0 an address that is the same in each load of an image. Such an address
-// leaves at least a page unused after the previous region, so that an access beyond it reaches
-// nothing.
+// addIATURegion reserves a region, which programIATU programs later. `noc` is the address at which
+// tiles will reach the region: fixedNoC, or if that is 0, an address that is the same in each load
+// of an image. In the second case, at least a page before the region stays unused, so that an
+// access beyond the previous region reaches nothing.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.layout
 	if o.registers == nil {
@@ -41,7 +41,7 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	offset := uint64(0)
 	switch {
 	case fixedNoC != 0:
-		offset = fixedNoC - t.NoCBase // wraps to a very large number if fixedNoC < t.NoCBase
+		offset = fixedNoC - t.NoCBase // very large if fixedNoC < t.NoCBase
 		if offset < o.regionsEnd || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
 			const text = "cannot map %x bytes of host memory at %x for the tiles: " +
 				"only the addresses %x to %x are free"
@@ -67,7 +67,7 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	return t.NoCBase + offset, nil
 }
 
-// programIATU makes tiles reach the image's Host windows and nothing else, or no host memory.
+// programIATU lets tiles reach only the image's Host windows; without `enable`, no host memory.
 func (d *device) programIATU(enable bool) error {
 	registers := d.outbound.registers
 	if registers == nil {
@@ -77,8 +77,8 @@ func (d *device) programIATU(enable bool) error {
 	if recovered.Cause == nil {
 		return nil
 	}
-	// Address 0 counts too: an arm64 processor need not report a fault's address. Any other panic
-	// is a bug.
+	// A fault at address 0 counts as one of the registers: an arm64 processor need not report the
+	// address. Any other panic is a bug.
 	code := Internal
 	if recovered.FaultedIn(registers.Base, registers.Size) || recovered.FaultedIn(0, 1) {
 		code = BusFault
@@ -90,7 +90,7 @@ func (o *outboundState) programRegions(enable bool) (recovered Panic) {
 	defer Recover(SetPanicOnFault(true), &recovered)
 	t := o.layout
 	for i := range t.RegionCount {
-		var r outboundRegion // with the size 0, ProgramRegion disables the region
+		var r outboundRegion // size 0: ProgramRegion disables the region
 		if enable && i < len(o.regions) {
 			r = o.regions[i]
 		}

@@ -13,8 +13,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// enabledRegions returns the translations of the enabled regions of an iATU, as text. It reads them
-// from the registers. Sources of the offsets of the registers: tt-kmd wormhole.c and blackhole.c.
+// enabledRegions reads the translations of the enabled regions from the registers of an iATU.
+// Sources of the registers' offsets: tt-kmd wormhole.c and blackhole.c.
 func enabledRegions(o *boards.OutboundTranslation,
 	register func(offset uint64) uint64) (list []string) {
 	for i := range 16 {
@@ -142,7 +142,7 @@ func TestMemoryThatTilesCannotReachIsRejected(t *testing.T) {
 }
 
 // TestSecondCloseStoresNothingToTheIATU closes a device twice. The first Close cannot switch bus
-// mastering off. Therefore the second Close tries again, when the registers are no longer mapped.
+// mastering off. The second Close tries again, when the registers are no longer mapped.
 func TestSecondCloseStoresNothingToTheIATU(t *testing.T) {
 	installFakePagemap(t, 0x12_4000_0000)
 	f := addWormhole(t)

@@ -1,7 +1,7 @@
 package hal
 
-// The backend pci uses the function's directory in sysfs. DMA works only without an IOMMU; the
-// device then reaches all memory, so this backend is for bring-up.
+// The backend pci uses the function's directory in sysfs. DMA works only without an IOMMU. The
+// device then reaches all memory, so that this backend is for bring-up.
 
 import (
 	"strconv"
@@ -29,15 +29,15 @@ const (
 	msixMaskAll       = 1 << 14 // PCI_MSIX_FLAGS_MASKALL
 
 	barIOBit       = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports
-	barTypeMask    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits
-	barType64Bit   = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: type of a BAR of two registers
-	barAddressMask = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the address bits
+	barTypeMask    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK
+	barType64Bit   = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: the BAR has two registers
+	barAddressMask = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK
 )
 
 type pciBackend struct {
 	dev             *device
 	checkedNoIOMMU  bool                   // checkNoIOMMU has succeeded before
-	barBusAddresses [configBarCount]uint64 // bus address of each BAR; 0 if the BAR has none
+	barBusAddresses [configBarCount]uint64 // 0: none
 }
 
 func (p *pciBackend) identifyDevice() error {
@@ -60,10 +60,9 @@ func (p *pciBackend) identifyDevice() error {
 func (p *pciBackend) acquireDevice() error {
 	d := p.dev
 	found, _ := d.config.Load(configCommandOffset, 2)
-	// The kernel then also wakes the function. Without the right to write this file, memory
-	// decoding may be on already.
+	// This also wakes the function. An error need not matter: memory decoding may be on already.
 	err := p.enableMemoryDecoding()
-	// The kernel sets the bit only the first time, and a program may have cleared it since.
+	// The kernel sets the bit only the first time. A program may have cleared it since.
 	command, code := d.config.Load(configCommandOffset, 2)
 	if code != OK {
 		command = configCommandMasterBit // assume that bus mastering is on
@@ -80,8 +79,8 @@ func (p *pciBackend) acquireDevice() error {
 	if command&configCommandMasterBit == 0 {
 		return nil
 	}
-	// Who may not write configuration space can only replay images without DMA: switching bus
-	// mastering on will fail.
+	// A user who may not write configuration space can only replay images without DMA: switching
+	// bus mastering on will fail.
 	err = d.setCommandRegisterBit(configCommandMasterBit, false)
 	if CodeOf(err) == Denied {
 		return nil
@@ -89,8 +88,8 @@ func (p *pciBackend) acquireDevice() error {
 	if err != nil {
 		return err
 	}
-	// A reset makes it discard the addresses that the killed program stored. Not every function
-	// supports it. It may clear the memory decoding bit.
+	// A reset makes the device discard the addresses that the killed program stored. Not every
+	// function supports a reset. A reset may clear the memory decoding bit.
 	_ = writeFile(d.pciFunction.sysfsDir()+"/reset", "1\n")
 	return d.setCommandRegisterBit(configCommandMemoryBit, true)
 }
@@ -118,8 +117,7 @@ func (p *pciBackend) unbindAdvice() string {
 		f.boundDriver + "/unbind`"
 }
 
-// enableMemoryDecoding writes to the file `enable`, which the kernel rejects while a driver, here
-// pci-stub, is bound.
+// The kernel rejects a write to `enable` while a driver, here pci-stub, is bound.
 func (p *pciBackend) enableMemoryDecoding() error {
 	if p.dev.pciFunction.boundDriver == "" {
 		return writeFile(p.dev.pciFunction.sysfsDir()+"/enable", "1\n")
@@ -137,9 +135,9 @@ func writeFile(path, text string) error {
 	return syscallFault("write", path, err)
 }
 
-// readBARs also checks that the device has the addresses that the kernel assigned. The sysfs
-// file `resource` has the processor's addresses, which differ from bus addresses if the host bridge
-// translates (Linux, pci_resource_to_user).
+// readBARs checks that the BARs of the device still have addresses. The sysfs file `resource` has
+// the processor's addresses, which differ from bus addresses if the host bridge translates (Linux,
+// pci_resource_to_user).
 func (p *pciBackend) readBARs() error {
 	d := p.dev
 	var header [configBarsEnd]byte
@@ -176,9 +174,9 @@ func (p *pciBackend) readBARs() error {
 	return nil
 }
 
-// mayReadZero reports whether a BAR with an address may read 0: in a virtual function (SR-IOV 1.1,
-// 3.4.1), with Enhanced Allocation, and behind a bridge whose memory window begins at bus address
-// 0, as in some device trees of the Raspberry Pi 5.
+// mayReadZero reports whether a BAR with an address may read as 0: in a virtual function (SR-IOV
+// 1.1, 3.4.1), with Enhanced Allocation, and behind a bridge whose memory window begins at bus
+// address 0, as in some device trees of the Raspberry Pi 5.
 func (p *pciBackend) mayReadZero() bool {
 	f := &p.dev.pciFunction
 	if f.isVirtual || p.findCapability(capabilityEA) != 0 {
@@ -194,8 +192,8 @@ func (p *pciBackend) mayReadZero() bool {
 	return code == OK && base>>4 == 0
 }
 
-// findCapability returns 0 if it does not exist. If the list may not be read to its end, it returns
-// the offset of a capability that may be the one.
+// findCapability returns 0 if the function does not have the capability. If this user may not read
+// the list to its end, it returns the offset of the first capability that is unreadable.
 func (p *pciBackend) findCapability(id uint64) (offset uint64) {
 	s := &p.dev.config
 	status, _ := s.Load(configStatusOffset, 2)
@@ -214,8 +212,9 @@ func (p *pciBackend) findCapability(id uint64) (offset uint64) {
 	return 0
 }
 
-// silenceInterrupts lasts until Close: without a handler, the kernel would disable an INTx line
-// that others may share. commandFound is from before the kernel enabled the function, and so INTx.
+// silenceInterrupts lasts until Close. Nothing handles interrupts, so that the kernel would disable
+// the INTx line, which others may share. `commandFound` was read before the kernel enabled the
+// function, and thereby INTx.
 func (p *pciBackend) silenceInterrupts(commandFound uint64) {
 	p.replaceBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff, commandFound)
 	p.disableVectors(capabilityMSI, msiEnable)
@@ -229,7 +228,7 @@ func (p *pciBackend) disableVectors(capability, enable uint64) {
 	}
 }
 
-// replaceBit lasts until Close, which restores the bit of found, except while INTx is pending.
+// Close restores the bit from `found`, unless INTx is pending then.
 func (p *pciBackend) replaceBit(offset, bit, value, found uint64) {
 	s := &p.dev.config
 	s.storeBit(offset, bit, value)
@@ -259,7 +258,7 @@ func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size ui
 	if err != nil {
 		return nil, syscallFault("open", path, err)
 	}
-	// The file begins at the page of the BAR's first byte. A small BAR may begin inside a page.
+	// The file begins with the page of the BAR's first byte. A small BAR may begin inside a page.
 	offsetInPage := p.dev.pciFunction.barPhysicalAddresses[bar] % pageSize()
 	a, err := p.dev.mapFile(fd, offsetInPage+offset, size, path)
 	_ = syscalls.close(fd) // the mapping stays valid after its file is closed
@@ -269,7 +268,7 @@ func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size ui
 	return a, err
 }
 
-// mapForDMA returns the physical address. The kernel may move ordinary pages during DMA.
+// The bus address is the physical address. The kernel may move ordinary pages during DMA.
 func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	if fixedBus != 0 {
 		const text = "cannot place host memory at bus address %x: " +
@@ -296,14 +295,14 @@ func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint
 	return bus, err
 }
 
-// mapForPeer has nothing to do: without an IOMMU, bus addresses are the same for all.
+// Without an IOMMU, bus addresses are the same for all devices.
 func (p *pciBackend) mapForPeer(*Aperture, *device) error { return p.checkNoIOMMU() }
 
-// one directory for each bridge between function and processor, including the host bridge
+// The function's directory has one parent directory for each bridge, including the host bridge.
 const bridgesMax = 8
 
-// checkNoIOMMU finds an IOMMU by the function's group. On arm64 a group exists only if a driver is
-// bound; until then the only sign is `iommu-map` in the device tree node of the host bridge.
+// A function behind an IOMMU has a group. On arm64 the group exists only while a driver is bound;
+// before that, the only sign is `iommu-map` in the device tree node of the host bridge.
 func (p *pciBackend) checkNoIOMMU() error {
 	if p.checkedNoIOMMU {
 		return nil
@@ -312,7 +311,7 @@ func (p *pciBackend) checkNoIOMMU() error {
 	dir := p.dev.pciFunction.sysfsDir()
 	if LinkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
-		p.checkedNoIOMMU = kind == "identity\n" // identity: the IOMMU does not translate addresses
+		p.checkedNoIOMMU = kind == "identity\n" // the IOMMU does not translate
 		if p.checkedNoIOMMU {
 			return nil
 		}

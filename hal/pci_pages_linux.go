@@ -5,14 +5,13 @@ import "lightmetal/fbs"
 const (
 	pagemapPath = "/proc/self/pagemap"
 
-	// Bits of an entry of the file pagemap. The file has one entry of 64 bits for each page of the
-	// process's address space (Linux, Documentation/admin-guide/mm/pagemap.rst).
-	pagePresentBit = 1 << 63   // bit that is 1 if the page is in memory, not swapped out
-	pageFrameMask  = 1<<55 - 1 // mask of the page frame number: physical address / page size
+	// pagemap has an entry of 64 bits for each page of the process's address space (Linux,
+	// Documentation/admin-guide/mm/pagemap.rst).
+	pagePresentBit = 1 << 63   // the page is in memory, not swapped out
+	pageFrameMask  = 1<<55 - 1 // physical address / page size
 )
 
-// physicalAddress returns the physical address of the first page of mem, and reports whether the
-// pages of mem are contiguous in physical memory. pagemapFD is the descriptor of the file pagemap.
+// physicalAddress also reports whether the pages of mem are contiguous in physical memory.
 func (p *pciBackend) physicalAddress(pagemapFD int, mem []byte) (
 	start uint64, contiguous bool, err error) {
 	for offset := uint64(0); offset < uint64(len(mem)); offset += pageSize() {
@@ -33,9 +32,8 @@ func (p *pciBackend) physicalAddress(pagemapFD int, mem []byte) (
 	return start, true, nil
 }
 
-// pageAddress returns the physical address of the page that contains the first byte of mem, and
-// reports whether that page is in memory. The kernel returns address 0 to a process without
-// CAP_SYS_ADMIN.
+// pageAddress is for the page of mem's first byte. Without CAP_SYS_ADMIN, the kernel returns
+// address 0.
 func pageAddress(pagemapFD int, mem []byte) (physical uint64, present bool) {
 	var entry [8]byte
 	entryOffset := uint64(AddressOf(mem)) / pageSize() * uint64(len(entry))

@@ -420,7 +420,7 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 		t.Errorf("windows of %d and %d bytes, bus address %#x; want 4096, 256 and none", a.Size,
 			again.Size, a.BusAddress)
 	}
-	// A user who is not root can read the first 64 bytes only.
+	// A user who is not root can read only the first 64 bytes.
 	if err := os.Truncate(f.path("config"), 64); err != nil {
 		t.Fatal(err)
 	}

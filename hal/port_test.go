@@ -87,9 +87,9 @@ func TestPortAccessesHaveTheirWidthAndOrder(t *testing.T) {
 	})
 }
 
-// expectedAccesses returns the expected accesses of a copy command, computed in another way than in
-// hal. In a bulk copy, the width is the largest power of two that fits and is aligned. In any other
-// copy, it is the width of the command.
+// expectedAccesses computes the accesses of a copy command in another way than hal. In a bulk copy,
+// the width is the largest power of two that fits and is aligned. In any other copy, it is the
+// width of the command.
 func expectedAccesses(c fbs.Command, lead uint64) (list []deviceAccess) {
 	offset, width, access, size := uint64(c.Offset), c.Width, gen.Access(c.Mode), uint64(c.Amount)
 	for done := uint64(0); done < size; {

@@ -13,7 +13,7 @@ import (
 	"lightmetal/tools/check/fakekernel"
 )
 
-// register returns the register of 2 bytes at an offset of configuration space.
+// register returns a register of 2 bytes in configuration space.
 func (f *fakeFunction) register(offset uint64) uint64 { return f.valueAt("config", offset, 2) }
 
 func TestInterruptsAreOffUntilClose(t *testing.T) {
@@ -59,7 +59,6 @@ func TestInterruptsAreOffUntilClose(t *testing.T) {
 	}
 }
 
-// expectFault fails unless err has the code and contains the text.
 func expectFault(t *testing.T, err error, code Code, text string) {
 	t.Helper()
 	if CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), text) {
@@ -136,7 +135,7 @@ func TestVFIOEnablesVectors(t *testing.T) {
 	d.Close()
 }
 
-// TestInterruptEndsAWait: each wait would take an hour. An interrupt before the wait counts, once.
+// Each wait would take an hour. An interrupt before the wait ends one wait.
 func TestInterruptEndsAWait(t *testing.T) {
 	k := installFakeKernel(t)
 	f := addEdu(t)

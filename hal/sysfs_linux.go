@@ -1,8 +1,6 @@
 package hal
 
-// This file reads the ids, the BARs and the name of the kernel driver of a PCI function from sysfs.
-// Each PCI function has a directory in sysfs (Linux, Documentation/PCI/sysfs-pci.rst). This file
-// also contains the functions that read small files, links and directories.
+// Each PCI function has a directory in sysfs (Linux, Documentation/PCI/sysfs-pci.rst).
 
 import (
 	"strconv"
@@ -10,37 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysfsDevicesDir is the path of the directory that contains the directories of all PCI functions.
-// Tests set another path.
+// sysfsDevicesDir has the directories of all PCI functions. Tests set another path.
 var sysfsDevicesDir = "/sys/bus/pci/devices"
 
-// resourceMemoryFlag is a flag in the third number of a BAR's line in the file `resource`. The flag
-// is set if the BAR is memory, not I/O ports (Linux, IORESOURCE_MEM).
+// resourceMemoryFlag is a bit of the flags in `resource`: the BAR is memory, not I/O ports (Linux,
+// IORESOURCE_MEM).
 const resourceMemoryFlag = 0x200
 
 // resourceUnsetFlag is set if the kernel has assigned no address (Linux, IORESOURCE_UNSET).
 const resourceUnsetFlag = 0x2000_0000
 
-// pciFunction describes a PCI function by its PCI address, ids, BARs and kernel driver. These
-// values come from sysfs. With the backend tt, however, the PCI address and the sizes of the BARs
-// come from Tenstorrent's driver, and boundDriver and barPhysicalAddresses stay empty.
+// pciFunction has values from sysfs. With the backend tt, the PCI address and the sizes of the BARs
+// come from Tenstorrent's driver, and the fields below stay empty.
 type pciFunction struct {
 	Identity
-	boundDriver          string                 // name of the bound kernel driver; "" if none
+	boundDriver          string                 // kernel driver; "" if none
 	isVirtual            bool                   // a virtual function (SR-IOV)
 	barPhysicalAddresses [configBarCount]uint64 // 0 for a BAR that is missing or not memory
 }
 
-// sysfsDir returns the path of the function's directory in sysfs. The compiler must not inline
-// sysfsDir, because the inlined copies would make the program larger.
+// Inlined copies would enlarge programs.
 //
 //go:noinline
 func (f *pciFunction) sysfsDir() string { return sysfsDevicesDir + "/" + f.Address }
 
-// findInSysfs searches sysfs for the PCI function that `locator` names, and reads the function's
-// ids, BARs and driver name. `locator` is a pair of PCI ids if byIDs is true, and otherwise a PCI
-// address, and f.Name ends with it. findInSysfs returns an error if no function matches or if
-// several functions match.
+// findInSysfs fails unless exactly one function matches. `locator`, the end of f.Name, is a pair of
+// PCI ids if byIDs is true, else a PCI address.
 func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 	addresses, err := ListDir(sysfsDevicesDir)
 	if err != nil {
@@ -73,7 +66,7 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 		" devices have these ids; name one by its address:"+names)
 }
 
-// readAndMatchIDs reports whether the PCI ids equal `ids`, such as "1e52:401e". It returns false
+// readAndMatchIDs compares the function's PCI ids with text such as "1e52:401e". It returns false
 // without an error if the function was removed after findInSysfs listed all functions.
 func (f *pciFunction) readAndMatchIDs(ids string) (bool, error) {
 	err := f.readIDs()
@@ -95,9 +88,9 @@ func (f *pciFunction) readAttributes() error {
 	return f.readBARRanges()
 }
 
-// readIDs reads the function's ids from the file `modalias`. The file begins as in the example
-// below: vendor (v), device (d), subsystem vendor (sv) and subsystem device (sd), with eight hex
-// digits each. The last four of the eight digits are the id (Linux, drivers/pci/pci-sysfs.c).
+// readIDs reads `modalias`, which begins with vendor (v), device (d), subsystem vendor (sv) and
+// subsystem device (sd). The last four of each eight hex digits are the id (Linux,
+// drivers/pci/pci-sysfs.c).
 //
 //	pci:v00001234d000011E8sv00001AF4sd00001100bc...
 func (f *pciFunction) readIDs() error {
@@ -115,14 +108,13 @@ func (f *pciFunction) readIDs() error {
 	return nil
 }
 
-// readBARRanges reads the address and size of each BAR from the file `resource`. The file begins
-// with one line for each BAR. Each line has three numbers: the first address, the last address, and
-// flags. Each number consists of 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
+// readBARRanges reads `resource`, which begins with one line for each BAR: the first address, the
+// last address, and flags, each as 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
 func (f *pciFunction) readBARRanges() error {
 	path := f.sysfsDir() + "/resource"
 	text, err := ReadText(path)
 	for i := 0; i < configBarCount && err == nil; i++ {
-		lineStart := 57 * i // offset of line i in text: each line has 57 bytes
+		lineStart := 57 * i // each line has 57 bytes
 		columns, ok := parseHexNumbers(text, 16, lineStart+2, lineStart+21, lineStart+40)
 		first, last, flags := columns[0], columns[1], columns[2]
 		if !ok || last < first {
@@ -140,9 +132,8 @@ func (f *pciFunction) readBARRanges() error {
 	return err
 }
 
-// parseHexNumbers parses hex numbers in `text`, at most four. One number begins at each of the
-// given offsets, and has `digits` digits. `ok` is false if `text` is too short, or if a character
-// of a number is not a hex digit.
+// parseHexNumbers parses at most four hex numbers. One number of `digits` digits begins at each
+// offset. `ok` is false if `text` is too short or has another character there.
 func parseHexNumbers(text string, digits int, offsets ...int) (numbers [4]uint64, ok bool) {
 	for i, start := range offsets {
 		end := start + digits
@@ -156,21 +147,20 @@ func parseHexNumbers(text string, digits int, offsets ...int) (numbers [4]uint64
 	return numbers, true
 }
 
-// ReadText returns the contents of a small file, such as a file in sysfs or procfs.
+// ReadText reads a small file of sysfs or procfs. The error is a Fault that names the file.
 func ReadText(path string) (string, error) {
 	return readAll("read", path, unix.O_RDONLY, syscalls.read)
 }
 
-// readAll opens the file at `path` with the given flags, and calls the function `read` until `read`
-// returns 0 bytes or an error. readAll returns the bytes of all calls. callName is the name of the
-// system call that `read` makes, for error messages.
+// readAll opens a file, and calls `read` until it returns 0 bytes or an error. callName is for
+// messages: the system call that `read` makes.
 func readAll(callName, path string, flags int, read func(fd int, data []byte) (int, error)) (
 	text string, err error) {
 	fd, err := syscalls.open(path, flags)
 	if err != nil {
 		return "", syscallFault("open", path, err)
 	}
-	page := make([]byte, 4096) // one read of a sysfs file returns at most one page of 4096 bytes
+	page := make([]byte, 4096) // sysfs returns at most a page at once
 	n := 1
 	for n > 0 && err == nil {
 		n, err = read(fd, page)
@@ -180,26 +170,25 @@ func readAll(callName, path string, flags int, read func(fd int, data []byte) (i
 	return text, syscallFault(callName, path, err)
 }
 
-// LinkBaseName returns the last component of the target of the symbolic link at `path`. It returns
-// "" if no such link exists.
+// LinkBaseName returns the last component of a symbolic link's target, or "" if there is no link.
 func LinkBaseName(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
-	last, rest := "", string(target[:max(n, 0)]) // after an error, n is -1
+	last, rest := "", string(target[:max(n, 0)]) // n is -1 after an error
 	for rest != "" {
 		last, rest = Cut(rest, '/')
 	}
 	return last
 }
 
-// ListDir returns the names of all entries of the directory at path except "." and "..". The order
-// of the names is undefined.
+// ListDir returns the names in a directory, without "." and "..", in undefined order. The error is
+// a Fault that names the directory.
 func ListDir(path string) (names []string, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	entries, err := readAll("getdents", path, flags, unix.Getdents)
 	for len(entries) > 0 {
-		// Bytes 16 and 17 of an entry are the size of the entry in bytes. The name begins at byte
-		// 19 and ends with a NUL byte (man 2 getdents, struct linux_dirent64).
+		// The size of an entry is in bytes 16 and 17. The name begins at byte 19 and ends with a
+		// NUL byte (man 2 getdents, struct linux_dirent64).
 		size := int(entries[16]) | int(entries[17])<<8
 		name, _ := Cut(entries[19:size], 0)
 		if name != "." && name != ".." {

@@ -1,7 +1,7 @@
 package hal
 
-// Calls of a replay allocate nothing, and use unix.RawSyscall, which bypasses Go's scheduler:
-// neither it nor the garbage collector delays a replay.
+// System calls of a replay allocate nothing, and use unix.RawSyscall, which bypasses Go's
+// scheduler: neither the scheduler nor the garbage collector delays a replay.
 
 import (
 	"unsafe"
@@ -13,7 +13,7 @@ import (
 type syscallTable struct {
 	open  func(path string, flags int) (fd int, err error)
 	close func(fd int) error
-	// value is passed if argument is nil
+	// passes value if argument is nil
 	ioctl  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 	mmap   func(fd int, offset int64, length, protection, flags int) ([]byte, error)
 	munmap func(mem []byte) error
@@ -32,8 +32,8 @@ func openFile(path string, flags int) (int, error) {
 	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
 }
 
-// rawSyscall does not inform Go's scheduler: other goroutines may have to wait. A unix.Errno as
-// error allocates nothing.
+// rawSyscall does not inform Go's scheduler: other goroutines may have to wait. Its errors are
+// unix.Errno, which allocate nothing.
 func rawSyscall(number uintptr, fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(number, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
@@ -54,7 +54,7 @@ func syscallResult(n, _ uintptr, errno unix.Errno) (int, error) {
 func Read(fd int, data []byte) (int, error) { return rawSyscall(unix.SYS_READ, fd, data, 0) }
 
 // Write writes at the file's position, and returns the number of bytes. It fails if the file
-// accepts none of them.
+// accepts no byte of data.
 func Write(fd int, data []byte) (int, error) { return rawSyscall(unix.SYS_WRITE, fd, data, 0) }
 
 func pread(fd int, data []byte, offset int64) (int, error) {
@@ -65,12 +65,12 @@ func pwrite(fd int, data []byte, offset int64) (int, error) {
 	return rawSyscall(unix.SYS_PWRITE64, fd, data, offset)
 }
 
-// ProgramWindowRequest is the ioctl CONFIGURE_TLB of tt-kmd (ioctl.h), which ProgramWindow makes
-// during a replay: the system call filter of a sealed process allows it.
+// ProgramWindowRequest is the ioctl CONFIGURE_TLB of tt-kmd (ioctl.h). ProgramWindow makes this
+// call during a replay, so that the system call filter of a sealed process allows it.
 const ProgramWindowRequest = 0xfa0d
 
-// ioctl passes value if argument is nil. The conversion stands in the argument list, so that Go
-// keeps the struct where it is until the call returns (package unsafe, rule 4).
+// The conversion of argument stands in the argument list, so that Go keeps the struct where it is
+// until the call returns (package unsafe, rule 4).
 func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
 	if argument == nil {
 		return syscallResult(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, value))
@@ -83,17 +83,17 @@ func ioctlStruct(fd int, request uintptr, argument unsafe.Pointer, requestName, 
 	return syscallFault(requestName, path, err)
 }
 
-// structPointer is for structs with the same layout in Go and C, which their files check.
+// structPointer is for structs with the same layout in Go and C.
 func structPointer[T any](argument *T) unsafe.Pointer { return unsafe.Pointer(argument) }
 
-// SleepRaw sleeps, or until a signal arrives, without informing Go's scheduler.
+// SleepRaw sleeps without informing Go's scheduler. A signal ends the sleep.
 func SleepRaw(nanoseconds int64) {
 	t := unix.NsecToTimespec(nanoseconds)
 	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-// openEventPoller returns an epoll file that reports each write to an eventfd once: it is
-// edge-triggered, so that nothing has to read the eventfd.
+// openEventPoller returns an eventfd, and an epoll file that reports each write to it once. The
+// epoll file is edge-triggered, so that nothing has to read the eventfd.
 func openEventPoller() (event, poller int, err error) {
 	poller = -1
 	event, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -108,7 +108,7 @@ func openEventPoller() (event, poller int, err error) {
 }
 
 // epollWait returns 1 after an event, 0 after the time. A sealed process may make this system call,
-// since Go's scheduler does.
+// because Go's scheduler makes it too.
 func epollWait(fd int, milliseconds int64) (events int) {
 	var event unix.EpollEvent
 	n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd),
@@ -116,9 +116,9 @@ func epollWait(fd int, milliseconds int64) (events int) {
 	return int(n)
 }
 
-// Mmap maps length bytes of the file fd from offset on; fd -1: of anonymous memory. unix.Mmap's
-// table of mappings would add 9 KB to the program. Unlike Read and Write, Mmap and Munmap inform
-// Go's scheduler.
+// Mmap maps `length` bytes of the file `fd`, from `offset` on, or of anonymous memory if `fd` is
+// -1. unix.Mmap would add 9 KB to the program, for a table of mappings. Unlike Read and Write, Mmap
+// and Munmap inform Go's scheduler.
 func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection),
 		uintptr(flags), uintptr(fd), uintptr(offset))

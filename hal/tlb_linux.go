@@ -10,23 +10,22 @@ type tlbWindows struct {
 	layout *boards.TLBLayout
 	// nil: this process programs the TLB windows
 	driver tlbDriver
-	// of TLB window 0; 0: not mapped
+	// address of the registers of TLB window 0; 0: not mapped
 	registersAddress uintptr
-	// complete TLB windows by number; nil: unused
+	// complete TLB windows, by number; nil: unused
 	windows []*Aperture
 }
 
 // tlbDriver is the backend tt, whose kernel driver owns the TLB windows.
 type tlbDriver interface {
-	// allocateWindow reserves and maps a complete TLB window of at least size bytes. slot is -1 if
-	// none is free.
+	// allocateWindow reserves and maps a complete TLB window of at least `size` bytes. `slot` is -1
+	// if none is free.
 	allocateWindow(size uint64, writeCombining bool) (slot int, a *Aperture, err error)
-	// programWindow implements Device.ProgramWindow.
 	programWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 }
 
-// mapTLBWindow maps a complete TLB window: it may be larger than w, and a Point may move the
-// aperture anywhere in it.
+// mapTLBWindow maps a complete TLB window. The TLB window may be larger than w, and a Point may
+// move the aperture anywhere in it.
 func (d *device) mapTLBWindow(w *fbs.Window) (*Aperture, error) {
 	if d.tlb.layout == nil {
 		return nil, d.fault(WrongDevice, "the device has no TLB windows")
@@ -49,8 +48,8 @@ func (d *device) mapTLBWindow(w *fbs.Window) (*Aperture, error) {
 	return &Aperture{Base: a.Base, Size: w.Size, TLBWindow: slot}, nil
 }
 
-// allocateTLBWindow returns slot -1 if no suitable TLB window is free. A kernel driver ignores
-// preferredSlot.
+// allocateTLBWindow returns the slot -1 if no suitable TLB window is free. A kernel driver chooses
+// the slot itself.
 func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombining bool) (
 	slot int, a *Aperture, err error) {
 	t := &d.tlb
@@ -74,10 +73,11 @@ func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombi
 	return slot, a, err
 }
 
-// EncodePoint implements Device. A TLB window shows addresses aligned to its size, of which the
-// aperture is a part. It returns Refused if the TLB window cannot show the address, or t needs a
-// static virtual channel (of the on-chip network) that tt-kmd cannot select: any but 0, or any on a
-// device without the register field UseStaticVC (wormhole.c, blackhole.c).
+// EncodePoint implements Device. The range that a TLB window shows begins at a multiple of its
+// size; the aperture is a part of it. EncodePoint returns Refused if the TLB window cannot show the
+// address. With tt-kmd, it also returns Refused for a static virtual channel (of the on-chip
+// network) other than 0, and for 0 too on a device without the register field UseStaticVC
+// (wormhole.c, blackhole.c).
 func (d *device) EncodePoint(a *Aperture, t fbs.TileRoute, address uint64,
 	c *fbs.Command) (registers, windowBase uintptr, code Code) {
 	if a.TLBWindow < 0 || a.TLBWindow >= len(d.tlb.windows) || d.tlb.windows[a.TLBWindow] == nil {

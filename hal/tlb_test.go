@@ -15,7 +15,7 @@ func tlbWindow(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
-// pointTo points the aperture a at an address of the tiles t, as a run does at a Point command.
+// pointTo does what a run does at a Point command.
 func pointTo(d *device, a *Aperture, t fbs.TileRoute, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
 	registers, tlbBase, code := d.EncodePoint(a, t, address, &list[0])
@@ -32,9 +32,9 @@ func pointTo(d *device, a *Aperture, t fbs.TileRoute, address uint64) Code {
 
 var tile = fbs.TileRoute{X: 3, Y: 5, NoC: 1, Ordering: boards.OrderingStrict}
 
-// A Wormhole has 156 TLB windows of 1 MiB, 10 of 2 MiB and 20 of 16 MiB. Each has a register of 8
-// bytes; the first register is at 0x1fc00000 in BAR 0. In a TLB window of 2 MiB, the address field
-// has 15 bits (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md).
+// A Wormhole has 156 TLB windows of 1 MiB, 10 of 2 MiB and 20 of 16 MiB. Each TLB window has a
+// register of 8 bytes; the first register is at 0x1fc00000 in BAR 0. In a TLB window of 2 MiB, the
+// address field has 15 bits (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md).
 func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 	installFakeSysfs(t)
 	f := addWormhole(t)
@@ -81,8 +81,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 	}
 }
 
-// A Blackhole has 202 TLB windows of 2 MiB, and after them TLB windows of 4 GiB in BAR 4. Each has
-// three registers of 4 bytes (tt-kmd blackhole.c).
+// A Blackhole has 202 TLB windows of 2 MiB, and after them TLB windows of 4 GiB in BAR 4. Each TLB
+// window has three registers of 4 bytes (tt-kmd blackhole.c).
 func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 	installFakeSysfs(t)
 	f := addBlackhole(t, 8*gib)
@@ -162,8 +162,8 @@ func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.
 	}
 }
 
-// A Tlb window of an image may be smaller than the TLB window of the device. Addresses are then
-// multiples of the smaller size.
+// A Tlb window of an image may be smaller than the TLB window of the device. The address of a Point
+// is then a multiple of the smaller size.
 func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 	installFakeSysfs(t)
 	f := addWormhole(t)

@@ -1,18 +1,14 @@
 package hal
 
-// This file is part of the backend tt. It makes Tenstorrent's driver put cores of the device back
-// into reset when this process ends.
-
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
-// RegisterExitCleanup implements ExitCleaner. When this process ends, the driver can make one
-// store, which puts the cores of one tile into reset. RegisterExitCleanup requests this store for
-// the first tile whose cores the image releases from reset. The cores of other tiles may keep
-// running. With backends other than tt, RegisterExitCleanup does nothing.
+// RegisterExitCleanup implements ExitCleaner. At the end of this process, the driver can make only
+// one store, which puts the cores of one tile into reset. The cores of other tiles may keep
+// running. Other backends than tt do nothing.
 func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error) {
 	if hasTT {
 		if t, usesDriver := d.backend.(*ttBackend); usesDriver {
@@ -45,17 +41,15 @@ func (t *ttBackend) registerExitCleanup(view *fbs.View, deviceIndex int) (note s
 		t.dev.locator)
 }
 
-// firstTileOutOfReset searches the image for the first Write or Modify command that releases a core
-// from reset, and returns the tile of that core. A command releases a core if it stores 0 to the
-// core's bit in the reset register. firstTileOutOfReset ignores commands on windows that show
-// several tiles (multicast).
+// firstTileOutOfReset returns the tile of the first Write or Modify that releases a core from
+// reset: that stores 0 to the core's bit in the reset register. It ignores multicasts.
 func firstTileOutOfReset(view *fbs.View, deviceIndex int, reset boards.ResetRegister) (
 	tile fbs.TileRoute, released bool) {
-	lastPoints := make([]fbs.Command, len(view.Windows)) // most recent Point command of each window
+	lastPoints := make([]fbs.Command, len(view.Windows)) // of each window
 	for i := range view.Commands {
 		c := &view.Commands[i]
 		point := &lastPoints[c.Window]
-		stored := uint64(0) // mask of the register bits that the command sets or clears
+		stored := uint64(0) // mask of the bits that the command stores
 		switch c.Opcode {
 		case gen.OpcodePoint:
 			*point = *c

@@ -1,7 +1,7 @@
 package hal
 
-// API 2 of Tenstorrent's driver: ioctl.h of tt-kmd. In each struct, outputCapacity is an input, the
-// largest number of output bytes; argsz is the struct's size.
+// API 2 of Tenstorrent's driver: ioctl.h of tt-kmd. Inputs of the structs: outputCapacity, the
+// largest number of output bytes; argsz, the struct's size.
 
 //lint:file-ignore U1000 the structs have all fields of C
 
@@ -20,19 +20,19 @@ const (
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 
-	ttPowerValidity  = 15     // value of ttPowerRequest.validity: use 15 flags and no settings
-	ttPowerAllFlags  = 0x7fff // value of ttPowerRequest.flags: all 15 flags are set
+	ttPowerValidity  = 15     // ttPowerRequest.validity: use 15 flags and no settings
+	ttPowerAllFlags  = 0x7fff // ttPowerRequest.flags: all 15
 	ttPowerClockFlag = 1 << 0 // bit of ttPowerRequest.flags: full clock for the cores
 
-	// Of ttResetRequest; tt-kmd 2.4.1 and later.
+	// ttResetRequest.flags; tt-kmd 2.4.1 and later.
 	ttResetASIC = 4 // ASIC_RESET: begin a reset
 	ttResetEnd  = 6 // POST_RESET: set up the device after a reset
 
-	ttPinNoCFlag = 1 << 1 // bit of ttPinRequest.flags: let tiles reach the pinned memory
+	ttPinNoCFlag = 1 << 1 // bit of ttPinRequest.flags: tiles can reach the pinned memory
 )
 
-// struct tenstorrent_get_device_info; output from outSize on. busDevFn: bus in bits 8 to 15, slot 3
-// to 7, function 0 to 2.
+// struct tenstorrent_get_device_info; output from outSize on. busDevFn: bus in bits 8 to 15, slot
+// in bits 3 to 7, function in bits 0 to 2.
 type ttDeviceInfo struct {
 	outputCapacity        uint32
 	outSize               uint32
@@ -42,20 +42,20 @@ type ttDeviceInfo struct {
 	domain, reserved      uint16
 }
 
-// struct tenstorrent_mapping. id: 1 and 2 are BAR 0, 3 and 4 BAR 2, 5 and 6 BAR 4, 0 unused; odd is
-// uncached, even write-combining. base: for mmap.
+// struct tenstorrent_mapping. id: 1 and 2 are BAR 0, 3 and 4 BAR 2, 5 and 6 BAR 4; odd ids are
+// uncached, even ids write-combining; 0 is unused. base: offset for mmap.
 type ttMapping struct {
 	id, reserved uint32
 	base, size   uint64
 }
 
-// struct tenstorrent_query_mappings with six mappings. count, an input: number of elements.
+// struct tenstorrent_query_mappings. count, an input: number of mappings.
 type ttMappings struct {
 	count, reserved uint32
 	mappings        [6]ttMapping
 }
 
-// struct tenstorrent_get_driver_info; output from outSize on. api: version of the API.
+// struct tenstorrent_get_driver_info; output from outSize on.
 type ttDriverInfo struct {
 	outputCapacity                uint32
 	outSize, api                  uint32
@@ -65,36 +65,37 @@ type ttDriverInfo struct {
 // struct tenstorrent_reset_device; output from size on.
 type ttResetRequest struct {
 	outputCapacity, flags uint32
-	size, result          uint32 // outputs; `result` is 0 if the reset succeeded
+	size, result          uint32 // `result` is 0 if the reset succeeded
 }
 
-// struct tenstorrent_pin_pages, extended output, from bus on.
+// struct tenstorrent_pin_pages with its extended output, from bus on.
 type ttPinRequest struct {
 	outputCapacity, flags uint32
 	address, size         uint64
-	bus, noc              uint64 // outputs: address of the memory on the PCIe bus, and on the NoC
+	bus, noc              uint64 // addresses of the memory on the PCIe bus and on the NoC
 }
 
-// struct tenstorrent_lock_ctl. flags 0 acquires lock index for the open file. Output from value on.
+// struct tenstorrent_lock_ctl; output from value on. With the flags 0, the open file acquires the
+// lock with the number `index`.
 type ttLockRequest struct {
 	outputCapacity, flags uint32
 	index                 uint8
 	reserved              [3]uint8
-	value                 uint8 // output: 1 if this program has acquired the lock, else 0
+	value                 uint8 // 1 if this program has acquired the lock, else 0
 	reservedOut           [3]uint8
 }
 
 // struct tenstorrent_allocate_tlb; output from window on.
 type ttAllocateTLBRequest struct {
 	size, reserved    uint64
-	window, reserved0 uint32 // output `window`: number of the TLB window
-	// in the driver's file
+	window, reserved0 uint32 // `window` is the number of the TLB window
+	// of the TLB window in the driver's file, for the two kinds of mappings
 	uncachedOffset, writeCombiningOffset uint64
 	reserved1                            uint64
 }
 
-// struct tenstorrent_configure_tlb: what TLB window number `window` shows. noc to staticVC select
-// the network and how it transports accesses. linked is 0: no request is linked to the next.
+// struct tenstorrent_configure_tlb: what TLB window number `window` shows. The fields from noc to
+// staticVC select the network and how it transports accesses. linked is always 0.
 type ttConfigureTLBRequest struct {
 	window, reserved                 uint32
 	address                          uint64
@@ -114,8 +115,8 @@ type ttPowerRequest struct {
 	settings            [14]uint16
 }
 
-// struct tenstorrent_set_noc_cleanup: when the process ends, the driver stores data to address of
-// tile x, y.
+// struct tenstorrent_set_noc_cleanup: when the process ends, the driver stores `data` to `address`
+// of the tile (x, y).
 type ttExitCleanupRequest struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
@@ -124,7 +125,8 @@ type ttExitCleanupRequest struct {
 	address, data uint64
 }
 
-// Sizes and offsets: C's on the left, Go's on the right. If they differ, the line does not compile.
+// Sizes and offsets, of C on the left, of Go on the right. If they differ, the line does not
+// compile.
 var (
 	_ [24]byte      = [unsafe.Sizeof(ttDeviceInfo{})]byte{}
 	_ [20]byte      = [unsafe.Offsetof(ttDeviceInfo{}.domain)]byte{}

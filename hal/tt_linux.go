@@ -16,20 +16,20 @@ const (
 	// of tt-kmd 2.0 and later
 	ttAPIVersion = 2
 
-	// The driver's lock that keeps other replays away: of 64 for each device, 0 to 15 are for
-	// Ethernet cores (tt-kmd ioctl.h).
+	// number of the driver's lock that keeps other replays away; each device has 64, and 0 to 15
+	// are for Ethernet cores (tt-kmd ioctl.h)
 	ttLockIndex = 63
 )
 
 type ttBackend struct {
 	dev                  *device
-	fd                   int  // descriptor of the driver's file for this device; -1 if not yet open
+	fd                   int  // the driver's file for this device; -1: not open
 	driverHasExitCleanup bool // the driver has the ioctl SET_NOC_CLEANUP
 
-	// BAR 0, 2 and 4: uncached at [bar], write-combining at [bar+1]; size 0: none
+	// of BAR 0, 2 and 4: uncached at [bar], write-combining at [bar+1]; size 0: none
 	mappings [6]ttMapping
 
-	// A field: Go would put a local variable on the heap, but programWindow must not allocate.
+	// Not a local variable: Go would put it on the heap, but programWindow must not allocate.
 	configureTLBRequest ttConfigureTLBRequest
 }
 
@@ -57,7 +57,7 @@ func (t *ttBackend) identifyDevice() (err error) {
 	default:
 		return syscallFault("open", d.locator, err)
 	}
-	// Other versions have other ioctls.
+	// Other versions of the API have other ioctls.
 	driver := ttDriverInfo{outputCapacity: 12}
 	err = ioctlStruct(t.fd, ttGetDriverInfo, structPointer(&driver), "GET_DRIVER_INFO", d.locator)
 	if err != nil {
@@ -75,8 +75,8 @@ func (t *ttBackend) identifyDevice() (err error) {
 	return t.queryMappings()
 }
 
-// identifyFunction gets the address from the driver, the ids from sysfs, and opens configuration
-// space.
+// identifyFunction gets the PCI address from the driver and the ids from sysfs, and opens
+// configuration space.
 func (t *ttBackend) identifyFunction() error {
 	d := t.dev
 	info := ttDeviceInfo{outputCapacity: 20}
@@ -85,7 +85,8 @@ func (t *ttBackend) identifyFunction() error {
 		return err
 	}
 	slot, number := info.busDevFn>>3&31, info.busDevFn&7
-	// For bus 1, slot 0: FormatPCIID returns "0000:0100", and with function 0 "0000:01:00.0".
+	// For bus 1, slot 0, function 0: FormatPCIID returns "0000:0100", and the address is
+	// "0000:01:00.0".
 	digits := FormatPCIID(info.domain, info.busDevFn&0xff00|slot)
 	d.pciFunction.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
 	if err := d.pciFunction.readIDs(); err != nil {
@@ -94,7 +95,7 @@ func (t *ttBackend) identifyFunction() error {
 	return d.openConfig()
 }
 
-// queryMappings gets sizes of BARs, and their offsets in the driver's file.
+// queryMappings gets the sizes of the BARs, and their offsets in the driver's file.
 func (t *ttBackend) queryMappings() error {
 	d := t.dev
 	query := ttMappings{count: uint32(len(t.mappings))}
@@ -120,8 +121,7 @@ func (t *ttBackend) queryMappings() error {
 	return nil
 }
 
-// acquireDevice needs no cleanups: the driver releases TLB windows and memory when its file is
-// closed.
+// The driver releases the lock, TLB windows and memory when its file is closed.
 func (t *ttBackend) acquireDevice() error {
 	d := t.dev
 	lock := ttLockRequest{outputCapacity: 4, index: ttLockIndex}
@@ -136,13 +136,13 @@ func (t *ttBackend) acquireDevice() error {
 		return d.fault(NoDevice, "another replay has locked the device; `fuser -v "+d.locator+
 			"` names its process")
 	}
-	// tt-kmd before 2.6, and firmware without power states, reject this and leave the clock as it
-	// is.
+	// Request power and the full clock. tt-kmd before 2.6, and firmware without power states,
+	// reject this and leave the clock as it is.
 	power := ttPowerRequest{argsz: 40, validity: ttPowerValidity, flags: ttPowerAllFlags}
 	_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
-	// Otherwise the full clock stays on if the driver's module parameter power_policy is off or
-	// missing. Power stays requested: on close, the driver makes RegisterExitCleanup's store, for
-	// which the tiles need it.
+	// Without this request, the full clock stays on if the driver's module parameter power_policy
+	// is off or missing. Power stays requested: on close, the driver makes the store that
+	// RegisterExitCleanup has requested, for which the tiles need power.
 	d.cleanups.addCleanup(func() error {
 		power.flags &^= ttPowerClockFlag
 		_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
@@ -151,7 +151,7 @@ func (t *ttBackend) acquireDevice() error {
 	return nil
 }
 
-// mapBarRange maps uncached if the driver has no write-combining mapping.
+// Without a write-combining mapping of the driver, mapBarRange maps uncached.
 func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 	*Aperture, error) {
 	if writeCombining && t.mappings[bar|1].size != 0 {
@@ -160,11 +160,11 @@ func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uin
 	return t.dev.mapFile(t.fd, t.mappings[bar].base+offset, size, t.dev.locator)
 }
 
-// mapForDMA pins mem. The result is an address on the NoC, at which tiles reach mem.
+// mapForDMA pins mem. The result is the address on the NoC at which tiles reach mem.
 //
-// A program cannot request one: the driver takes the lowest free (tt-kmd memory.c, setup_noc_dma),
-// unless a request has the flag TOP_DOWN. fixedBus works only if it is that address, and no other
-// program has pinned memory for the device.
+// A program cannot choose this address: the driver takes the lowest free one (tt-kmd memory.c,
+// setup_noc_dma), unless a request has the flag TOP_DOWN. So fixedBus must be the lowest free
+// address, which depends on what other programs have pinned.
 func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPinRequest{outputCapacity: 16, flags: ttPinNoCFlag, address: uint64(AddressOf(mem)),
@@ -181,5 +181,5 @@ func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint6
 	return pin.noc, syscallFault("PIN_PAGES", t.dev.locator, err)
 }
 
-// mapForPeer has nothing to do: the device reaches only its own Host windows.
+// The device reaches only its own Host windows, which have their addresses already.
 func (t *ttBackend) mapForPeer(*Aperture, *device) error { return nil }

@@ -11,18 +11,18 @@ const (
 	// set_reset_marker).
 	ttResetMarkerBit = 1 << 6
 
-	ttResetPollInterval = 10 * time.Millisecond // time between two reads of the marker bit
+	ttResetPollInterval = 10 * time.Millisecond // between two reads of the marker bit
 )
 
-// Then POST_RESET is requested anyway, which the driver rejects if the bit is still set. Tests
-// change it.
+// After so many reads of the marker bit, POST_RESET is requested anyway; the driver rejects it if
+// the bit is still set. Tests change the number.
 var ttResetPollsMax = 1000
 
-// ResetThroughDriver resets a device, and makes the driver set it up again. path is such as
-// /dev/tenstorrent/0.
+// ResetThroughDriver resets a device, and makes the driver set it up again. `path` names the
+// driver's file, such as /dev/tenstorrent/0.
 //
-// The file is opened for each request: tt-kmd 2.6 to 2.9 reject all through a file opened before a
-// reset, and with hot-plug the kernel removes it during the reset.
+// It opens the file for each request: tt-kmd 2.6 to 2.9 reject all requests through a file that was
+// opened before a reset, and with hot-plug the kernel removes the file during the reset.
 func ResetThroughDriver(path string) error {
 	err := NewFault(NoDevice, "tt:"+path+
 		": this program was built without the backend tt; build it with `-tags backend_tt`")
@@ -42,7 +42,7 @@ func resetTT(path string) error {
 	return requestTTReset(path, ttResetEnd)
 }
 
-// openTTFunction needs t.dev.cleanups.callAll, even after an error.
+// The caller of openTTFunction must call t.dev.cleanups.callAll, even after an error.
 func openTTFunction(path string) (t *ttBackend, err error) {
 	d := &device{scheme: "tt", locator: path}
 	d.pciFunction.Name, d.config.fd = "tt:"+path, -1
@@ -64,8 +64,8 @@ func isTTResetComplete(path string) bool {
 	return err == nil && code == OK && command&ttResetMarkerBit == 0
 }
 
-// requestTTReset is no method of ttBackend: Go would store its name in every program with this
-// backend.
+// requestTTReset is no method of ttBackend: Go would store the name of a method in every program
+// with this backend.
 func requestTTReset(path string, flags uint32) error {
 	reset := ttResetRequest{outputCapacity: 8, flags: flags}
 	t, err := openTTFunction(path)

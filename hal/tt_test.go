@@ -301,8 +301,8 @@ func TestDriverKeepsBusMasteringOn(t *testing.T) {
 	}
 }
 
-// wormholeImage returns an image for two Wormholes. Window 0 is a Bar window and windows 1 and 2
-// are Tlb windows of the first; window 3 is a Tlb window of the second.
+// wormholeImage returns an image for two Wormholes. The first has window 0, a Bar window, and
+// windows 1 and 2, Tlb windows. The second has window 3, a Tlb window.
 func wormholeImage(commands ...fbs.Command) *fbs.View {
 	wormhole := fbs.DeviceInfo{DeviceT: gen.DeviceT{Vendor: 0x1e52, Device: 0x401e}}
 	return &fbs.View{Devices: []fbs.DeviceInfo{wormhole, wormhole}, Commands: commands,
@@ -310,7 +310,6 @@ func wormholeImage(commands ...fbs.Command) *fbs.View {
 			{Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }
 
-// pointCommand returns a command that points a window at an address of a tile.
 func pointCommand(window uint16, address uint64, tile fbs.TileRoute) fbs.Command {
 	tile.Ordering = boards.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}

@@ -1,7 +1,8 @@
 package hal
 
-// A command for an interrupt vector that is not enabled may fail, as in an NVMe controller. Nothing
-// handles the interrupts: images load registers. VFIO can wake a program that waits to do so.
+// A device may reject a command for an interrupt vector that is not enabled, as NVMe controllers
+// do. Nothing handles the interrupts, because images poll. With VFIO, an interrupt can end the wait
+// between two loads of a poll.
 
 import (
 	"lightmetal/fbs"
@@ -20,8 +21,8 @@ func (d *device) tooFewVectorsFault(has, needs uint64) error {
 		"declares, but the image needs %d", has, needs))
 }
 
-// enableVectors masks all vectors in the store that enables them, so that none arrives. MSI has no
-// such mask.
+// The store that enables all vectors also masks them, so that no interrupt arrives. MSI has no such
+// mask.
 func (p *pciBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	d := p.dev
 	if kind == gen.InterruptKindMsi {
@@ -51,7 +52,7 @@ func (p *pciBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	return nil
 }
 
-// AwaitInterrupt implements InterruptWaiter. A signal, as Go uses them, ends a system call early.
+// AwaitInterrupt implements InterruptWaiter. It waits again after a signal, as Go sends them.
 func (d *device) AwaitInterrupt(nanoseconds int64) (isInterrupted bool) {
 	end := d.Now() + nanoseconds
 	for {
@@ -66,8 +67,7 @@ func (d *device) AwaitInterrupt(nanoseconds int64) (isInterrupted bool) {
 	}
 }
 
-// enableVectors lets all vectors write to one eventfd. The kernel disables them when the device is
-// closed.
+// All vectors write to one eventfd. The kernel disables the vectors when the device is closed.
 func (v *vfioBackend) enableVectors(kind gen.InterruptKind, count uint64) error {
 	d, index := v.dev, uint32(vfioMSIIndex)
 	if kind == gen.InterruptKindMsix {
@@ -96,14 +96,13 @@ func (v *vfioBackend) enableVectors(kind gen.InterruptKind, count uint64) error 
 		request.eventFDs[i] = int32(event)
 	}
 	available, err := syscalls.ioctl(d.config.fd, vfioDeviceSetIRQs, 0, structPointer(request))
-	if available > 0 { // instead of enabling fewer
+	if available > 0 { // the kernel has enabled none, because it has only so many
 		return d.fault(NoDevice, fbs.Text("the kernel has only %d interrupt vectors for it, but "+
 			"the image needs %d", uint64(available), count))
 	}
 	return syscallFault("VFIO_DEVICE_SET_IRQS", d.pciFunction.Address, err)
 }
 
-// enableVectors fails: the driver has the device's vectors.
 func (t *ttBackend) enableVectors(gen.InterruptKind, uint64) error {
 	return t.dev.fault(NoDevice, "its driver keeps the interrupt vectors; make the image without "+
 		"them")

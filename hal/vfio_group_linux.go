@@ -1,7 +1,7 @@
 package hal
 
-// The functions of this process share a container, which has the IOMMU mappings of all. Those of
-// one IOMMU group always have the same mappings: the IOMMU cannot distinguish them.
+// The functions that this process opens share a container, which has the IOMMU mappings of all. The
+// IOMMU cannot distinguish functions of one IOMMU group, so that they have the same mappings.
 
 import (
 	"sync"
@@ -10,26 +10,27 @@ import (
 )
 
 const (
-	vfioDir           = "/dev/vfio/"     // directory that contains a file for each IOMMU group
-	vfioContainerPath = vfioDir + "vfio" // file that creates a new container at each open
+	vfioDir           = "/dev/vfio/"     // has a file for each IOMMU group
+	vfioContainerPath = vfioDir + "vfio" // each open creates a container
 )
 
-// vfioFile is the container or a group, which a process opens only once.
+// vfioFile is the container or a group. A process opens each file only once.
 type vfioFile struct {
 	path      string
-	fd        int // file descriptor; valid only if userCount is not 0
-	userCount int // number of PCI functions that use the file; 0 if the file is closed
+	fd        int // valid only if userCount is not 0
+	userCount int // PCI functions that use the file; 0: closed
 }
 
-// vfioShared has a mutex, since several threads may load images or close devices.
+// vfioShared has a mutex, because several threads may load images or close devices.
 var vfioShared struct {
 	sync.Mutex
 	files    []*vfioFile // container and groups; a closed file keeps its entry
 	hasIOMMU bool        // VFIO_SET_IOMMU has succeeded on the open container
-	nextIOVA uint64      // bus address at which mapAtNextIOVA tries to map memory first
+	nextIOVA uint64      // bus address that mapAtNextIOVA tries first
 }
 
-// joinGroup skips the steps that another function has taken already. The caller holds vfioShared.
+// joinGroup skips the steps that another function has taken already. The caller has locked
+// vfioShared.
 func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.addCleanup(v.leaveGroup)
 	container, err := v.openSharedFile(vfioContainerPath)
@@ -37,7 +38,6 @@ func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 		return nil, err
 	}
 	v.containerFD = container.fd
-	// Open the IOMMU group of the function.
 	group, err = v.openSharedFile(vfioDir + v.groupNumber)
 	if err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 }
 
 func (v *vfioBackend) attachGroup(group *vfioFile) error {
-	// No driver outside VFIO may use a function of the group for DMA: it could reach the same
-	// memory.
+	// No driver outside VFIO may use a function of the group: the function could reach the same
+	// memory by DMA.
 	status := vfioGroupStatus{argsz: 8}
 	err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
 		"VFIO_GROUP_GET_STATUS", group.path)
@@ -71,7 +71,7 @@ func (v *vfioBackend) attachGroup(group *vfioFile) error {
 		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMUType needs a group in the container.
+// setIOMMUType works only after a group is in the container.
 func (v *vfioBackend) setIOMMUType() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch errnoOf(err) {
@@ -91,7 +91,7 @@ func (v *vfioBackend) setIOMMUType() error {
 	return syscallFault("VFIO_SET_IOMMU", vfioContainerPath, err)
 }
 
-// openSharedFile counts v as a user of the file. The caller holds vfioShared.
+// openSharedFile counts v as a user of the file. The caller has locked vfioShared.
 func (v *vfioBackend) openSharedFile(path string) (f *vfioFile, err error) {
 	f = findOrAddFile(path)
 	if f.userCount == 0 {
@@ -126,8 +126,9 @@ func findOrAddFile(path string) *vfioFile {
 	return f
 }
 
-// leaveGroup keeps the lock until both files are closed: with the last group the kernel removes the
-// IOMMU from the container, and another thread could add a group before that is closed.
+// leaveGroup keeps the lock until both files are closed. With the last group, the kernel removes
+// the IOMMU from the container; without the lock, another thread could add a group to this
+// container before it is closed.
 func (v *vfioBackend) leaveGroup() error {
 	vfioShared.Lock()
 	for i := len(v.sharedFiles) - 1; i >= 0; i-- {

@@ -1,6 +1,6 @@
 package hal
 
-// ioctls and structs of linux/vfio.h. In each struct, argsz is an input: its size in bytes.
+// ioctls and structs of linux/vfio.h. argsz is an input: the struct's size in bytes.
 
 //lint:file-ignore U1000 the structs have all fields of C
 
@@ -10,7 +10,7 @@ import (
 	"lightmetal/fbs"
 )
 
-// Each comment begins with the name in linux/vfio.h.
+// Comments have the names in linux/vfio.h.
 const (
 	vfioSetIOMMU            = 0x3b66 // VFIO_SET_IOMMU: select the container's type of IOMMU
 	vfioGroupGetStatus      = 0x3b67 // VFIO_GROUP_GET_STATUS: query the flags of a group
@@ -66,7 +66,7 @@ type vfioDMAUnmap struct {
 	iova, size   uint64
 }
 
-// Sizes, and offsets of last fields: C's on the left, Go's on the right. If they differ, the line
+// Sizes, and offsets of last fields, of C on the left, of Go on the right. If they differ, the line
 // does not compile.
 var (
 	_ [8]byte  = [unsafe.Sizeof(vfioGroupStatus{})]byte{}

@@ -1,8 +1,8 @@
 package hal
 
 // The backend vfio (Linux, Documentation/driver-api/vfio.rst). Through the IOMMU, the device
-// reaches only the Host windows of this process, and Bar windows, usually of other devices, to
-// which AssignBusAddress has assigned a bus address.
+// reaches only Host windows of this process, and Bar windows to which AssignBusAddress has assigned
+// a bus address.
 
 import (
 	"strconv"
@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// low: some devices reach no more; not 0: some take 0 for "no address"
+	// low: some devices reach only low addresses; not 0: some take 0 for "no address"
 	iovaFirst = 0x10_0000
 	// bytes: the largest page size of the supported processors, and so of their IOMMUs
 	iovaAlignment = 64 << 10
-	// bytes to the next bus address if the IOMMU cannot map one
+	// bytes to the next bus address that is tried
 	iovaRetryStep = 1 << 20
 	iovaTriesMax  = 1 << 16 // bus addresses that are tried for one range
 )
 
 type vfioBackend struct {
 	dev         *device
-	groupNumber string      // number of the function's IOMMU group, as decimal digits
-	containerFD int         // file descriptor of the container, which stores the IOMMU mappings
-	sharedFiles []*vfioFile // container and group, which other devices of this process may use, too
+	groupNumber string // of the IOMMU group, decimal
+	containerFD int
+	sharedFiles []*vfioFile // container and group
 }
 
 func (v *vfioBackend) identifyDevice() error {
@@ -34,7 +34,6 @@ func (v *vfioBackend) identifyDevice() error {
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
 		return err
 	}
-	// vfio-pci makes the function accessible to user space.
 	if d.pciFunction.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.notBoundReason())
 	}
@@ -73,7 +72,7 @@ func (v *vfioBackend) acquireDevice() error {
 	if err != nil {
 		return err
 	}
-	// The argument is the PCI address as a C string, the result a file descriptor.
+	// The argument is the PCI address as a C string. The result is a file descriptor.
 	address := append([]byte(d.pciFunction.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
@@ -86,16 +85,16 @@ func (v *vfioBackend) acquireDevice() error {
 	}
 	d.config.offset = int64(config.offset)
 	d.config.size = config.size
-	// Here too, in case the function supports no reset.
+	// Here again, in case the function supports no reset.
 	if err := d.setCommandRegisterBit(configCommandMasterBit, false); err != nil {
 		return err
 	}
-	// vfio-pci leaves it off.
+	// vfio-pci leaves memory decoding off.
 	if err := d.setCommandRegisterBit(configCommandMemoryBit, true); err != nil {
 		return err
 	}
-	// vfio-pci enables INTx. While VFIO delivers none, the device's bit follows this one (Linux,
-	// vfio_pci_intx_mask).
+	// vfio-pci has enabled INTx. While VFIO delivers no INTx, it passes this bit on to the device
+	// (Linux, vfio_pci_intx_mask).
 	d.config.storeBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff)
 	return nil
 }
@@ -108,7 +107,7 @@ func (v *vfioBackend) regionInfo(index uint32) (*vfioRegionInfo, error) {
 	return info, err
 }
 
-// mapBarRange ignores write-combining: VFIO maps every BAR uncached.
+// VFIO maps every BAR uncached.
 func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
 	// VFIO maps a BAR that is smaller than a page only if nothing else is in the page.
@@ -123,29 +122,30 @@ func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aper
 	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.pciFunction.Address+name)
 }
 
-// mapForDMA ignores huge: VFIO keeps the kernel from moving any page.
+// VFIO pins pages, so that the kernel moves none, huge or not.
 func (v *vfioBackend) mapForDMA(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
-// mapForPeer maps a in the container, which all devices of this process share.
+// mapForPeer maps the window in the container, which all devices of this process share.
 func (v *vfioBackend) mapForPeer(a *Aperture, owner *device) error {
 	if a.BusAddress != 0 || a.Base == 0 || a.TLBWindow >= 0 {
-		return nil // the window already has a bus address, is not mapped, or is a Tlb window
+		return nil
 	}
-	// The kernel maps whole pages, and nothing if the IOMMU's are larger (Linux, vfio_dma_do_map).
+	// The kernel maps whole pages, but nothing if the IOMMU's pages are larger (Linux,
+	// vfio_dma_do_map).
 	a.DMAPage = pageSize()
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
-	// The owner's Close removes the mapping before it unmaps the window.
+	// The owner maps it: its Close removes the mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
 	bus, err := owner.backend.(*vfioBackend).mapDMA(firstPage, size, 0)
 	a.BusAddress = bus + offsetInPage
 	return err
 }
 
-// mapDMA makes devices reach memory of this process at fixedBus, or anywhere if that is 0, until
-// the device is closed.
+// mapDMA lets devices reach memory of this process at fixedBus, or at any bus address if fixedBus
+// is 0, until v's device is closed.
 func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 	vfioShared.Lock()
 	if iova = fixedBus; fixedBus != 0 {
@@ -171,7 +171,6 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 	default:
 		return 0, syscallFault("VFIO_IOMMU_MAP_DMA", v.dev.pciFunction.Address, err)
 	}
-	// The device can reach the memory as long as the mapping exists.
 	v.dev.cleanups.addCleanup(func() error {
 		request := vfioDMAUnmap{argsz: 24, iova: iova, size: size}
 		return ioctlStruct(v.containerFD, vfioIOMMUUnmapDMA, structPointer(&request),
@@ -180,10 +179,10 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 	return iova, nil
 }
 
-// mapAtNextIOVA maps memory at the next bus address that the IOMMU accepts: some are for interrupts
-// or firmware, some for windows with fixed ones. An image gets the same ones in every run. After
-// each range a page stays unmapped, so that transfers beyond its end fail. The caller holds
-// vfioShared.
+// mapAtNextIOVA maps memory at the next bus address that the IOMMU accepts. It does not accept
+// addresses of interrupts, firmware, or windows with a fixed bus address. An image gets the same
+// addresses in every run. After each range, a page stays unmapped, so that transfers beyond the end
+// of the range fail. The caller has locked vfioShared.
 func (v *vfioBackend) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	iova = vfioShared.nextIOVA
 	for range iovaTriesMax {
@@ -195,13 +194,13 @@ func (v *vfioBackend) mapAtNextIOVA(address, size uint64) (iova uint64, err erro
 		if errno := errnoOf(err); errno != unix.EINVAL && errno != unix.EEXIST {
 			return 0, err
 		}
-		iova += iovaRetryStep // this address is reserved, in use or out of range: try a higher one
+		iova += iovaRetryStep
 	}
 	return 0, err
 }
 
-// mapAtIOVA returns EEXIST if another mapping overlaps (Linux, vfio_dma_do_map), EINVAL if the
-// IOMMU cannot use the addresses. The caller holds vfioShared.
+// mapAtIOVA returns EEXIST if another mapping overlaps (Linux, vfio_dma_do_map), and EINVAL if the
+// IOMMU cannot use the addresses. The caller has locked vfioShared.
 func (v *vfioBackend) mapAtIOVA(address, size, iova uint64) error {
 	request := vfioDMAMap{
 		argsz: 32,

@@ -259,8 +259,7 @@ func TestOpenVFIOErrorNamesTheCause(t *testing.T) {
 	}
 }
 
-// TestFaultOfAnotherDeviceIsNotBlamedOnThisOne has two bus masters behind one IOMMU. Only a read of
-// one of them was aborted.
+// Of two bus masters behind one IOMMU, a read of only one was aborted.
 func TestFaultOfAnotherDeviceIsNotBlamedOnThisOne(t *testing.T) {
 	k := installFakeKernel(t)
 	f := addVFIOEdu(k)

@@ -19,21 +19,21 @@ import (
 //   - All others: Run stops before any access.
 //
 // Run interrupts a CopyIn, Fill, CopyOut or Compare between two accesses if Budget does not allow
-// all of them; the next Run makes the rest. After a stop, the caller may call Advance, and Run
+// all accesses; the next Run makes the rest. After a stop, the caller may call Advance and then Run
 // again.
 type Walk struct {
-	// The command to execute. Run sets it before each command: it is the one that stopped or
-	// faulted.
+	// The command to execute. Run sets it before each command, so that it names the command that
+	// stopped or faulted.
 	Next *fbs.Command
 
-	// Points to a table, indexed by command.Window: the window's address, or 0 if it is not mapped.
+	// First entry of a table, by command.Window: the window's address; 0: not mapped.
 	WindowAddresses *uintptr
 
-	// Points to a table, indexed by command.Index: the address of a buffer in host memory.
+	// First entry of a table, by command.Index: the address of a buffer in host memory.
 	BufferAddresses *uintptr
 
 	// Microseconds that Run may use: commandUs for each command, 1 for each access of a copy, fill
-	// or compare, and pointExtraUs for each Point. Run stops when it is not above 0.
+	// or compare, and pointExtraUs for each Point. Run stops when Budget is not above 0.
 	Budget int64
 
 	StopReason     uint64 // why Run stopped: one of the values below
@@ -41,17 +41,17 @@ type Walk struct {
 	Want           uint64 // after StopMismatch: the expected element of the golden data
 	MismatchOffset uint64 // after StopMismatch: offset of the element in the range, in bytes
 
-	// First entry of a table: by command.Window, the address of the window's TLB window, of which
-	// the window may be a part. Only encoded Points use it.
+	// First entry of a table, by command.Window: the address of the TLB window, of which the window
+	// may be a part. Only encoded Points use this table.
 	TLBWindowBases *uintptr
 
 	DoneBytes uint64 // bytes of Next that Run has copied, filled or compared; 0 before Next begins
 }
 
-// Times of commands in microseconds, as in FORMAT.md section 6.3.
+// Microseconds, from FORMAT.md section 6.3.
 const (
-	commandUs    = 2 // the command, and the one access of a Write or Expect
-	pointExtraUs = 3 // the other accesses of a Point
+	commandUs    = 2 // 1 for the command, 1 for the access of a Write or Expect
+	pointExtraUs = 3 // a Point takes 5, of which commandUs has 2
 )
 
 // Values of Walk.StopReason.
@@ -65,9 +65,11 @@ const (
 // Run executes commands from Next on, until it must stop. Go's scheduler cannot preempt it.
 func (w *Walk) Run() { executeWalk(w) }
 
-// Advance goes on to the next command, and charges the present one. Next must not be the last one.
+// Advance moves Next to the following command of the list, which must exist, and charges the
+// present command.
 //
-// It adds a number: with an assigned pointer, the compiler would move a caller's list to the heap.
+// It adds to Next as to a number: if it assigned a pointer, the compiler would move a caller's list
+// to the heap.
 func (w *Walk) Advance() {
 	next := (*uintptr)(unsafe.Pointer(&w.Next))
 	*next += unsafe.Sizeof(*w.Next)
@@ -81,8 +83,8 @@ func (w *Walk) NextIndex(list []fbs.Command) int {
 	return int((next - first) / unsafe.Sizeof(list[0]))
 }
 
-// executeOne executes c on the mapped aperture, and returns what an Expect or Modify loaded. It
-// does not allocate.
+// executeOne executes c on the mapped aperture without allocating. It returns the value with which
+// an Expect or Modify stopped.
 func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	list := [2]fbs.Command{c}
 	w := Walk{Next: &list[0], Budget: 1, WindowAddresses: &a.Base}
@@ -90,7 +92,7 @@ func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	return w.Got
 }
 
-// toPointer is for mapped memory only, since Go may move its own. The detour is for go vet.
+// toPointer is for mapped memory only: Go may move its own memory. go vet accepts this conversion.
 func toPointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
@@ -98,16 +100,17 @@ func toPointer(address uintptr) unsafe.Pointer {
 // AddressOf returns the address of mem, for the tables of a Walk. The caller must keep a pointer to
 // mem while the address is in use.
 //
-// It is a variable so that the compiler puts mem on the heap: Go may move the stack.
+// AddressOf is a variable so that the compiler puts mem on the heap: Go may move the stack.
 var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// TextOf returns the bytes as a string, without a copy. They must not change while it is in use.
+// TextOf returns the bytes as a string, without a copy. The bytes must not change while the string
+// is in use.
 func TextOf(bytes []byte) string { return unsafe.String(unsafe.SliceData(bytes), len(bytes)) }
 
-// command is for the assembly: go_asm.h has the offsets of this package's fields, such as
-// command_Window. fbs/layout.go checks them at compile time.
+// command is for the assembly: go_asm.h has the offsets of fields only for types of this package,
+// such as command_Window. fbs/layout.go checks the offsets at compile time.
 type command fbs.Command
 
 // For the assembly: go_asm.h has them as const_opWrite and so on.

@@ -19,19 +19,19 @@
 #define DONE R14    // bytes that are done after this part of an interrupted command; else 0
 
 // Registers that each command sets. One register may have several names.
-#define OPCODE DX      // command.Opcode; only jumpByOpcode and pointAndAbove use it
+#define OPCODE DX      // command.Opcode, in jumpByOpcode and pointAndAbove
 #define WIDTH CX       // command.Width
 #define DST DI         // address of the next store; Expect and Compare: address of the next load
 #define SRC BX         // address of the next load; Compare: address of the next golden element
 #define DST_STEP DX    // number of bytes added to DST after each access
 #define SRC_STEP R13   // number of bytes added to SRC after each access
-#define AMOUNT AX      // command.Amount; in a bulk copy, the number of bytes left
-#define BYTES_LEFT R11 // number of bytes left in the range; bulk copies use AMOUNT instead
+#define AMOUNT AX      // bytes left; accesses left for `interrupt`
+#define BYTES_LEFT R11 // bytes left in the range; bulk copies use AMOUNT instead
 #define TO_ALIGN R11   // bulk copy: its lower 5 bits count the bytes to the next multiple of 32
 #define VALUE AX       // value that is loaded or stored
 #define GOLDEN DX      // Compare: the golden element, which must equal VALUE
 
-// Begin the command at CMD, unless the flags say that BUDGET is not above 0. One comparison of the
+// Begin the command at CMD; stop if the flags say that BUDGET is not above 0. One comparison of the
 // command's first four bytes (opcode, width, mode, option) finds the most frequent command, a Write
 // of 4 bytes.
 #define DISPATCH \
@@ -41,7 +41,7 @@
 	JEQ  write4                      \
 	JMP  jumpByOpcode
 
-// Go on to the next command. Its address goes to Walk.Next before any access, for faults.
+// Go on to the next command. Walk.Next has its address before any access, which may fault.
 #define ADVANCE \
 	ADDQ $command__size, CMD      \
 	MOVQ CMD, Walk_Next(WALK)     \
@@ -137,8 +137,8 @@ write:
 	MOVQ VALUE, (DST)
 	ADVANCE
 
-// Begin to copy from SRC to DST. DEVICE is the one with the address on the device, STEP its step: 0
-// in mode Fixed, else the width. Mode Bulk goes to bulkCopy, with the address in TO_ALIGN.
+// Begin to copy from SRC to DST. DEVICE is SRC or DST, whichever addresses the device, and STEP is
+// its step: 0 in mode Fixed, else the width. Mode Bulk goes to bulkCopy, with DEVICE in TO_ALIGN.
 #define START_COPY(DEVICE, STEP) \
 	MOVQ DEVICE, TO_ALIGN                      \
 	CMPB command_Mode(CMD), $const_accessBulk  \
@@ -172,7 +172,7 @@ copy:
 	MOVQ AMOUNT, BYTES_LEFT
 	JUMP_BY_WIDTH(copy1, copy2, copy4, copy8)
 
-// A Modify only loads the value.
+// Also for Modify.
 expect:
 	JUMP_BY_WIDTH(expect1, expect2, expect4, expect8)
 
@@ -210,9 +210,9 @@ resumeAtDST:
 	MOVQ  R13, DST
 	JMP   copyOutRest
 
-// AMOUNT, the accesses left, was taken from BUDGET, but is too many. Make one access fewer than the
-// budget was, if any; DONE is the bytes done then. The budget left does not pay for the command, so
-// that the walk stops after them.
+// BUDGET does not pay for AMOUNT, the accesses left, which were subtracted from it. Make one access
+// fewer than it pays for, if any; DONE is the bytes done then. The rest of BUDGET does not pay for
+// the command, so that the walk stops after these accesses.
 interrupt:
 	ADDQ  AMOUNT, BUDGET
 	LEAQ  -1(BUDGET), AMOUNT
@@ -226,12 +226,12 @@ interrupt:
 	JEQ   compareRest
 	JMP   copy
 
-// COPY, EXPECT and COMPARE make accesses of BYTES bytes, of which SHIFT is the logarithm. COPY and
-// COMPARE charge them, and go to `interrupt` if the budget does not allow all. CMP compares values
-// of this width with all ones.
+// The code for accesses of BYTES bytes; SHIFT is the logarithm of BYTES. COPY and COMPARE charge
+// their accesses, and go to `interrupt` if the budget does not allow all. CMP compares values of
+// this width with all ones.
 //
-// EXPECT stops at all ones, since the device may be gone, in a mode that is not Equal, and if the
-// condition is not met. COMPARE stops at the first difference.
+// EXPECT stops if the value is all ones (the device may be gone), if the mode is not Equal, and if
+// the condition is not met. COMPARE stops at the first difference.
 #define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, CMP, COPY, COPYING, EXPECT, COMPARE, COMPARED) \
 COPY:                                             \
 	SHRQ  $SHIFT, AMOUNT                          \
@@ -276,8 +276,8 @@ ACCESS_LOOPS(8, 3, MOVQ, MOVQ, CMPQ, copy8, copying8, expect8, compare8, compari
 ACCESS_LOOPS(2, 1, MOVWLZX, MOVW, CMPW, copy2, copying2, expect2, compare2, comparing2)
 ACCESS_LOOPS(1, 0, MOVBLZX, MOVB, CMPB, copy1, copying1, expect1, compare1, comparing1)
 
-// Point: store the register values that EncodePoint has put into the command, and set the window's
-// new address, between two barriers. Stop if the width is 0: the command is not encoded, and Go
+// Point: set the window's new address. Between two barriers, store the register values that
+// EncodePoint has put into the command. Stop if the width is 0: the command is not encoded, and Go
 // executes it.
 programWindow:
 	TESTL   WIDTH, WIDTH
@@ -303,7 +303,7 @@ programWindow:
 
 	MOVQ    DX, (WINDOWS)(BX*8)
 
-	// Otherwise an earlier access through the TLB window could reach the new address.
+	// Without a barrier, an earlier access through the TLB window could reach the new address.
 	MFENCE
 	CMPL    WIDTH, $4
 	JEQ     programThreeRegisters
@@ -332,8 +332,8 @@ stopLoaded:
 	MOVQ $const_StopLoaded, Walk_StopReason(WALK)
 	JMP  stop
 
-// BYTES_LEFT counts from the element that differs to the end of the range, or to DONE, the end of
-// an interrupted part.
+// BYTES_LEFT counts from the element that differs to the end of the range, or to DONE if the
+// command is interrupted.
 stopMismatch:
 	MOVQ  VALUE, Walk_Got(WALK)
 	MOVQ  GOLDEN, Walk_Want(WALK)
@@ -390,7 +390,8 @@ NAME:                    \
 // up to 31 bytes, by 1 to 16, until the device's address is a multiple of 32. After NEGQ, the lower
 // five bits of TO_ALIGN are their number.
 bulkCopy:
-	// WIDTH becomes its logarithm, also without TZCNT (BSF). DX is the number of accesses.
+	// WIDTH becomes its logarithm; an old processor executes TZCNT as BSF, with the same result.
+	// DX is the number of accesses.
 	TZCNTL WIDTH, WIDTH
 	MOVQ  AMOUNT, DX
 	SHRQ  CX, DX
@@ -418,14 +419,14 @@ bulkAligned:
 	CMPB (CMD), $const_opCopyIn
 	JNE  copyBy128
 	COPY_BY_128(copyBy128Streaming, VMOVNTDQ)
-	// Without it, later stores could overtake these non-temporal ones.
+	// Without a fence, later stores could overtake these non-temporal stores.
 	SFENCE
 	JMP  copyBy128Done
 	COPY_BY_128(copyBy128, VMOVDQU)
 copyBy128Done:
 	VZEROUPPER
 
-// Then 32 bytes at a time. 96 more make AMOUNT the bytes left minus 32.
+// Then 32 bytes at a time. AMOUNT, the bytes left minus 128, becomes the bytes left minus 32.
 copyBelow128:
 	ADDQ  $96, AMOUNT
 	JLT   bulkTail
@@ -460,8 +461,8 @@ stopAllOnes:
 	MOVQ $const_StopAllOnes, Walk_StopReason(WALK)
 	JMP  stop
 
-// As `interrupt`. The rest must make the same accesses as without an interruption: stop after a
-// multiple of 128 bytes from the first address that is a multiple of 32.
+// The same as `interrupt`, for a bulk copy. It must make the same accesses as without an
+// interruption: stop a multiple of 128 bytes after the first address that is a multiple of 32.
 interruptBulk:
 	ADDQ DX, BUDGET
 	LEAQ -1(BUDGET), DX

@@ -23,7 +23,7 @@
 #define WRITE4 R17 // constant: bytes 0 to 3 of a Write command whose width is 4, for comparisons
 
 // Registers that each command sets. One register may have several names.
-#define OPCODE R5      // command.Opcode; only jumpByOpcode, pointAndAbove and copyDone use it
+#define OPCODE R5      // command.Opcode, for a jump
 #define VALUE R5       // value that is loaded or stored
 #define WIDTH R6       // command.Width
 #define MODE R7        // command.Mode
@@ -35,9 +35,9 @@
 #define TO_ALIGN R13   // bulk copy: its lower 4 bits count the bytes to the next multiple of 16
 #define GOLDEN R11     // Compare: the golden element, which must equal VALUE
 #define SCRATCH R9     // temporary value
-#define ACCESSES R15   // accesses left; after an interruption, bytes that the budget allows
+#define ACCESSES R15   // accesses left; at `interrupt`, then bytes that the budget allows
 
-// Begin the command at CMD, unless the flags say that BUDGET is not above 0. One comparison of the
+// Begin the command at CMD; stop if the flags say that BUDGET is not above 0. One comparison of the
 // command's first four bytes (opcode, width, mode, option) finds the most frequent command, a Write
 // of 4 bytes.
 #define DISPATCH \
@@ -47,7 +47,7 @@
 	BEQ   write4        \
 	B     jumpByOpcode
 
-// Go on to the next command. Its address goes to Walk.Next before any access, for faults.
+// Go on to the next command. Walk.Next has its address before any access, which may fault.
 #define ADVANCE \
 	ADD  $command__size, CMD      \
 	MOVD CMD, Walk_Next(WALK)     \
@@ -145,8 +145,8 @@ write:
 	MOVD VALUE, (DST)
 	ADVANCE
 
-// Begin to copy from SRC to DST. DEVICE is the one with the address on the device, STEP its step: 0
-// in mode Fixed, else the width. Mode Bulk goes to bulkCopy, with the address in TO_ALIGN.
+// Begin to copy from SRC to DST. DEVICE is SRC or DST, whichever addresses the device, and STEP is
+// its step: 0 in mode Fixed, else the width. Mode Bulk goes to bulkCopy, with DEVICE in TO_ALIGN.
 #define START_COPY(DEVICE, STEP) \
 	MOVD DEVICE, TO_ALIGN         \
 	CMP  $const_accessBulk, MODE  \
@@ -179,7 +179,7 @@ copyOutRest:
 copy:
 	JUMP_BY_WIDTH(copy1, copy2, copy4, copy8)
 
-// A Modify only loads the value.
+// Also for Modify.
 expect:
 	JUMP_BY_WIDTH(expect1, expect2, expect4, expect8)
 
@@ -218,9 +218,9 @@ resumeAtDST:
 	MOVD  R13, DST
 	B     copyOutRest
 
-// ACCESSES was taken from BUDGET, but is too many. Make one access fewer than the budget was, if
-// any; DONE is the bytes done then. The budget left does not pay for the command, so that the walk
-// stops after them.
+// BUDGET does not pay for ACCESSES, which were subtracted from it. Make one access fewer than it
+// pays for, if any; DONE is the bytes done then. The rest of BUDGET does not pay for the command,
+// so that the walk stops after these accesses.
 interrupt:
 	ADD   ACCESSES, BUDGET
 	SUB   $1, BUDGET, ACCESSES
@@ -235,9 +235,9 @@ interrupt:
 	BEQ   compareRest
 	B     copy
 
-// COPY, EXPECT and COMPARE make accesses of BYTES bytes, of which SHIFT is the logarithm. COPY and
-// COMPARE charge them, and go to `interrupt` if the budget does not allow all. ONES is all ones of
-// this width, for checkCondition. COMPARE stops at the first difference.
+// The code for accesses of BYTES bytes; SHIFT is the logarithm of BYTES. COPY and COMPARE charge
+// their accesses, and go to `interrupt` if the budget does not allow all. ONES is all ones of this
+// width, for checkCondition. COMPARE stops at the first difference.
 #define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, ONES, COPY, COPYING, EXPECT, COMPARE, COMPARED) \
 COPY:                        \
 	LSR   $SHIFT, BYTES_LEFT, ACCESSES \
@@ -275,8 +275,8 @@ ACCESS_LOOPS(2, 1, MOVHU, MOVH, 0xffff, copy2, copying2, expect2, compare2, comp
 ACCESS_LOOPS(4, 2, MOVWU, MOVW, 0xffffffff, copy4, copying4, expect4, compare4, comparing4)
 ACCESS_LOOPS(8, 3, MOVD, MOVD, -1, copy8, copying8, expect8, compare8, comparing8)
 
-// Point: store the register values that EncodePoint has put into the command, and set the window's
-// new address, between two barriers. Stop if the width is 0: the command is not encoded, and Go
+// Point: set the window's new address. Between two barriers, store the register values that
+// EncodePoint has put into the command. Stop if the width is 0: the command is not encoded, and Go
 // executes it.
 programWindow:
 	CBZ   WIDTH, stop
@@ -301,7 +301,7 @@ programWindow:
 	MOVD  command_Value(CMD), VALUE
 	MOVD  command_Mask(CMD), R9
 
-	// Otherwise an earlier access through the TLB window could reach the new address.
+	// Without a barrier, an earlier access through the TLB window could reach the new address.
 	DSB   $15
 	CMP   $4, WIDTH
 	BEQ   programThreeRegisters
@@ -324,8 +324,8 @@ programThreeRegisters:
 	DSB   $15
 	ADVANCE
 
-// Finish an Expect. Stop at all ones (SCRATCH), since the device may be gone, in a mode that is not
-// Equal, and if the condition is not met.
+// Finish an Expect. Stop if the value is all ones (SCRATCH: the device may be gone), if the mode is
+// not Equal, and if the condition is not met.
 checkCondition:
 	CMP   SCRATCH, VALUE
 	BEQ   stopLoaded
@@ -344,8 +344,8 @@ stopLoaded:
 	MOVD $const_StopLoaded, R9
 	B    stopWithReason
 
-// BYTES_LEFT counts from the element that differs to the end of the range, or to DONE, the end of
-// an interrupted part.
+// BYTES_LEFT counts from the element that differs to the end of the range, or to DONE if the
+// command is interrupted.
 stopMismatch:
 	MOVD  VALUE, Walk_Got(WALK)
 	MOVD  GOLDEN, Walk_Want(WALK)
@@ -379,7 +379,7 @@ NAME:                        \
 // First up to 15 bytes, by 1 to 8, until the device's address is a multiple of 16. After NEG, the
 // lower four bits of TO_ALIGN are their number.
 bulkCopy:
-	// WIDTH becomes its logarithm, as in accessCount of package fbs.
+	// WIDTH, at most 8, becomes its logarithm: width/2 - width/8.
 	LSR  $3, WIDTH, R7
 	LSR  $1, WIDTH
 	SUB  R7, WIDTH
@@ -437,8 +437,8 @@ stopWithReason:
 	MOVD R9, Walk_StopReason(WALK)
 	B    stop
 
-// As `interrupt`. The rest must make the same accesses as without an interruption: stop after a
-// multiple of 128 bytes from the first address that is a multiple of 32.
+// The same as `interrupt`, for a bulk copy. It must make the same accesses as without an
+// interruption: stop a multiple of 128 bytes after the first address that is a multiple of 32.
 interruptBulk:
 	ADD   ACCESSES, BUDGET
 	SUB   $1, BUDGET, ACCESSES

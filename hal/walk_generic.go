@@ -22,10 +22,10 @@ type BlockPort interface {
 	CopyOut(offset uint64, data []byte) Code
 }
 
-// NewAperture returns an aperture whose accesses go to port, for every command. tlbWindow is -1 if
-// the window is no Tlb window.
+// NewAperture returns an aperture whose accesses go to `port`, for every command. `tlbWindow` is -1
+// if the window is no Tlb window.
 func NewAperture(port Port, size uint64, tlbWindow int) Aperture {
-	// Only once: it may allocate.
+	// Here and not in each command: the conversion may allocate.
 	block, _ := port.(BlockPort)
 	execute := func(w *Walk, barOffset uint64) Code {
 		return w.executeCommand(port, block, 0, barOffset)
@@ -33,8 +33,8 @@ func NewAperture(port Port, size uint64, tlbWindow int) Aperture {
 	return Aperture{Port: port, executeCommand: execute, Size: size, TLBWindow: tlbWindow}
 }
 
-// executeCommand defines what each command does. block is p if it is a BlockPort, else nil; base
-// the window's offset on p; barOffset that in its BAR, to which bulk copies are aligned.
+// executeCommand defines what each command does. `block` is p if p is a BlockPort, else nil. The
+// window begins at `base` on p, and at `barOffset` in its BAR, to which bulk copies are aligned.
 func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
 	w.StopReason = StopBeforeNext
@@ -74,10 +74,9 @@ func (w *Walk) executeTransfer(p Port, block BlockPort, address, barOffset uint6
 	return code
 }
 
-// chargePart charges the accesses that are left. If they are too many, part is one fewer than the
-// budget pays, and the budget becomes 1. A bulk copy must make the same accesses as without an
-// interruption: it ends after a multiple of 128 bytes from the first address that is a multiple of
-// 32.
+// chargePart returns how many bytes the budget allows, and charges their accesses. If that is not
+// all, the budget becomes 1. A bulk copy must make the same accesses as without an interruption:
+// its part ends a multiple of 128 bytes after the first address that is a multiple of 32.
 func (w *Walk) chargePart(address uint64) (part uint64, isLast bool) {
 	c, left := w.Next, uint64(w.Next.Amount)-w.DoneBytes
 	accesses := int64(left / uint64(c.Width))
@@ -97,7 +96,7 @@ func (w *Walk) chargePart(address uint64) (part uint64, isLast bool) {
 	return uint64(bytes), false
 }
 
-// executePart makes the accesses of part bytes after the first done bytes.
+// executePart executes w.Next for its bytes from `done` to `done` + `part`.
 func (w *Walk) executePart(p Port, block BlockPort, address, barOffset, done, part uint64) Code {
 	c := w.Next
 	if c.Opcode == gen.OpcodeFill {
@@ -118,7 +117,8 @@ func (w *Walk) executePart(p Port, block BlockPort, address, barOffset, done, pa
 	return w.executeCopyOut(p, address, barOffset, data)
 }
 
-// executeLoad completes only an Expect that is Equal, met, and not all ones: else the caller does.
+// executeLoad completes an Expect only if its condition is Equal and met, and the value is not all
+// ones. The caller completes any other Expect, and a Modify.
 func (w *Walk) executeLoad(p Port, address uint64) Code {
 	c := w.Next
 	got, code := p.Load(address, c.Width)
@@ -144,7 +144,7 @@ func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
-// executeCompare stops at the first difference. golden begins done bytes into the command's data.
+// executeCompare stops at the first difference. `golden` is the command's data from `done` on.
 func (w *Walk) executeCompare(p Port, address, done uint64, golden []byte) Code {
 	c := w.Next
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
@@ -213,8 +213,8 @@ func storeLittleEndian(data []byte, value uint64) {
 	}
 }
 
-// nextAccessWidth is c.Width, but in a bulk copy the largest power of two that divides address and
-// is at most c.Width and bytesLeft.
+// nextAccessWidth returns c.Width. In a bulk copy it returns the largest power of two that divides
+// the address and is at most c.Width and bytesLeft.
 func nextAccessWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
@@ -263,7 +263,7 @@ func (w *Walk) windowAddress() uintptr {
 }
 
 // programWindow executes an encoded Point: a fence, the stores, a load of the last register, a
-// fence. The load returns only after the stores have taken effect.
+// fence. The load returns only after the stores have taken effect. See walk_amd64.s.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
 	at := uint64(*tableEntry(w.WindowAddresses, c.Index)) + uint64(c.Offset)
@@ -285,7 +285,7 @@ func (w *Walk) programWindow(p Port) {
 	w.Advance()
 }
 
-// The addition serves as the fence: Go has no stronger barrier. Only tests read the number.
+// An atomic addition is the fence: Go has no stronger barrier. Only tests read the number.
 var walkGenericFenceCount atomic.Uint32
 
 // memoryPort is this process's memory; an offset is an address.

@@ -2,6 +2,6 @@
 
 package hal
 
-// executeWalk is for mocks only: each access to a device must be one instruction of the right
-// width, which Go's compiler does not guarantee.
+// For mocks only: Go's compiler does not guarantee one instruction of the right width for each
+// access.
 func executeWalk(w *Walk) { walkGeneric(w) }

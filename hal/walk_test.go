@@ -17,8 +17,8 @@ import (
 )
 
 // randomCommands returns up to 20 random commands of the kinds that verified images have, for
-// window 1 and memory 1, which have size bytes each. A walk does not execute some of them, and some
-// use window 0, which is not mapped.
+// window 1 and memory 1, which have `size` bytes each. Some commands are none that a walk executes,
+// and some use window 0, which is not mapped.
 func randomCommands(random *rand.Rand, size uint32) []fbs.Command {
 	// The capacity keeps a pointer to the end of the list inside the array.
 	list := make([]fbs.Command, 1+random.IntN(20), 21)
@@ -92,8 +92,8 @@ type walkSetup struct {
 	walk               Walk
 }
 
-// newWalkSetup returns a walkSetup whose device and buffer have size bytes each. Both end at the
-// end of a page, so that an access after the end faults.
+// The device and the buffer have `size` bytes each. Both end at the end of a page, so that an
+// access after the end faults.
 func newWalkSetup(t testing.TB, size int) *walkSetup {
 	page := unix.Getpagesize()
 	last := func() []byte {
@@ -119,7 +119,6 @@ func (p *walkSetup) run(run func(w *Walk), list []fbs.Command) (done int) {
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
 }
 
-// begin prepares the walk for the commands of a list.
 func (p *walkSetup) begin(list []fbs.Command) {
 	p.windows[1] = p.tlbBases[1]
 	w := &p.walk
@@ -127,17 +126,16 @@ func (p *walkSetup) begin(list []fbs.Command) {
 	w.Got, w.Want, w.MismatchOffset = 0, 0, 0
 }
 
-// runOne executes one command. It ends the test if the command stops the walk, unless it has copied
-// all ones.
+// runOne ends the test if the command stops the walk, unless it has copied all ones.
 func (p *walkSetup) runOne(t testing.TB, c fbs.Command) {
 	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.StopReason != StopAllOnes {
 		t.Fatalf("%+v stops the walk, stop reason %d", c, p.walk.StopReason)
 	}
 }
 
-// compareWithOracle checks that p, after its commands were executed by assembly, equals the oracle,
-// after the same commands were executed by plain Go. `done` and `want` are the numbers of commands
-// that they have executed, and `what` is printed if they differ.
+// compareWithOracle compares p, whose commands assembly has executed, with the oracle, whose
+// commands plain Go has executed. `done` and `want` are the numbers of executed commands. `what` is
+// printed if anything differs.
 func (p *walkSetup) compareWithOracle(t testing.TB, oracle *walkSetup, done, want int, what any) {
 	t.Helper()
 	got, expect := p.walk, oracle.walk

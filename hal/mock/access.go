@@ -1,8 +1,5 @@
 package mock
 
-// This file checks each load and store, finds the place that it accesses, and passes it to
-// the model.
-
 import (
 	"fmt"
 	"strings"
@@ -24,17 +21,17 @@ const (
 	point Op = 3 // a call of ProgramWindow; occurs only in the texts of rejections
 )
 
-// String returns the name of the operation.
+// String returns a word for messages.
 func (o Op) String() string {
 	return [...]string{Load: "load", Store: "store", point: "point"}[o]
 }
 
-// access is one load or store of a client, before TLB windows translate its address.
+// access is a load or store of a client. Its address is not yet translated by TLB windows.
 type access struct {
 	op      Op
 	width   uint8  // bytes
 	bar     uint8  // number of the BAR, ConfigSpace or hostMemory
-	offset  uint64 // offset of the first byte in the BAR; for host memory, its bus address
+	offset  uint64 // of the first byte in the BAR; in host memory, its bus address
 	outside bool   // the access is not completely inside its aperture
 }
 
@@ -56,14 +53,12 @@ func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return p.d.store(p.access(Store, offset, width), value)
 }
 
-// access returns the access of width bytes at an offset of the aperture.
 func (p *port) access(op Op, offset uint64, width uint8) access {
 	outside := uint64(width) > p.size || offset > p.size-uint64(width)
 	return access{op: op, bar: p.bar, offset: p.base + offset, width: width, outside: outside}
 }
 
-// load executes a load: it checks the access, finds its place, and returns the value that the
-// model has there, changed by injected faults.
+// load returns the model's value, changed by injected faults.
 func (d *Device) load(at access) (uint64, hal.Code) {
 	if c := d.startOperation(at); c != hal.OK {
 		return 0, c
@@ -93,14 +88,13 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 // route describes the destination of an access: the configuration registers of a TLB window,
 // the tiles that a TLB window points to, or a place in a BAR.
 type route struct {
-	configures bool   // the access is to configuration registers of the TLB window slot
-	window     bool   // the access goes through the TLB window slot
+	configures bool   // the access is to configuration registers of a TLB window
+	window     bool   // the access goes through a TLB window
 	slot       int    // number of the TLB window
 	inside     uint64 // offset in the registers of the TLB window, or in the TLB window
-	place      Place  // place in the BAR
+	place      Place  // in the BAR
 }
 
-// routeAccess finds the destination of an access.
 func (d *Device) routeAccess(at access) (h route) {
 	bar, offset := chips.ForBoard(d.board).Unalias(at.bar, at.offset)
 	h.place = Place{Bar: bar, Address: offset}
@@ -112,10 +106,9 @@ func (d *Device) routeAccess(at access) (h route) {
 	return h
 }
 
-// placeOfLoad returns the place that a load reads. It rejects loads of the registers that
-// program TLB windows, because the maker's simulator does not implement these loads (ttsim
-// v1.10.0 src/libttsim.cpp, pci_mem_rd_cur). It also rejects loads through a TLB window that
-// points to several tiles.
+// placeOfLoad rejects loads of the registers that program TLB windows, because the maker's
+// simulator does not implement these loads (ttsim v1.10.0 src/libttsim.cpp, pci_mem_rd_cur),
+// and loads through a TLB window that points to several tiles.
 func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 	switch {
 	case h.configures:
@@ -138,8 +131,6 @@ func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 	return d.tilePlace(w.last, w.address+h.inside, at, 0)
 }
 
-// store executes a store: it checks the access, finds its place or places, and stores value
-// there.
 func (d *Device) store(at access, value uint64) hal.Code {
 	if c := d.startOperation(at); c != hal.OK || d.gone {
 		return c
@@ -162,10 +153,9 @@ func (d *Device) store(at access, value uint64) hal.Code {
 	return d.storeAt(place, at.width, value)
 }
 
-// storeTiles stores to each tile that the TLB window slot points to. inside is the offset of
-// the store in the TLB window. If the window is a multicast to a rectangle of tiles,
-// storeTiles skips all tiles that are not Tensix (processor) tiles (ttsim v1.10.0
-// src/libttsim.cpp, tlb_window_write).
+// storeTiles stores to each tile that a TLB window points to, at the offset `inside` of the TLB
+// window. A multicast to a rectangle of tiles skips all tiles that are not Tensix (processor)
+// tiles (ttsim v1.10.0 src/libttsim.cpp, tlb_window_write).
 func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) hal.Code {
 	w, c := d.pointedWindow(slot)
 	if c != hal.OK {
@@ -192,7 +182,6 @@ func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) ha
 	return hal.OK
 }
 
-// storeAt stores to one place, records the access, and lets the ARC react to it.
 func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
 	if c := d.modelAt(place).Store(place, width, value); c != hal.OK {
 		return d.addReason(c)
@@ -204,8 +193,8 @@ func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// modelAt returns the model that implements a place: that of configuration space, that of the
-// registers that only kernel drivers use, or the model of the device.
+// modelAt returns the model that implements a place. Configuration space and the registers that
+// only kernel drivers use have models of their own.
 func (d *Device) modelAt(place Place) Model {
 	if !place.Tile && place.Bar == ConfigSpace {
 		return d.config
@@ -216,8 +205,8 @@ func (d *Device) modelAt(place Place) Model {
 	return d.model
 }
 
-// startOperation counts an operation and advances the clock. Then it applies the faults that
-// were injected for the number of this operation.
+// startOperation counts an operation, advances the clock, and applies the faults AllOnes and
+// BusFault.
 func (d *Device) startOperation(at access) hal.Code {
 	d.at = at
 	d.operations++
@@ -233,8 +222,7 @@ func (d *Device) startOperation(at access) hal.Code {
 	return hal.OK
 }
 
-// checkAccess rejects invalid accesses. It checks only what does not depend on the
-// configuration of TLB windows.
+// checkAccess checks only what does not depend on the configuration of TLB windows.
 func (d *Device) checkAccess(at access) hal.Code {
 	width := uint64(at.width)
 	switch {
@@ -277,8 +265,8 @@ func widthsText(widths uint8) string {
 	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
-// checkWidth rejects an access that is misaligned, or whose width is not in the mask widths.
-// name describes the registers or memory in the reason.
+// checkWidth rejects an access that is misaligned, or whose width is not in the mask `widths`.
+// `name` stands in the reason, for the registers or memory.
 func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 	if widths&at.width == 0 {
 		return d.refuse("%s: accesses of %d bytes are not allowed, only of %s bytes", name,
@@ -290,7 +278,6 @@ func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 	return hal.OK
 }
 
-// refuse returns hal.Refused, and stores the reason.
 func (d *Device) refuse(format string, args ...any) hal.Code {
 	d.lastRefusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at,
 		fmt.Sprintf(format, args...))
@@ -300,8 +287,8 @@ func (d *Device) refuse(format string, args ...any) hal.Code {
 	return hal.Refused
 }
 
-// addReason returns c, the code that a model returned. If c is hal.Refused, addReason also
-// stores the model's reason.
+// addReason returns c, the code that a model returned, and stores the model's reason if c is
+// hal.Refused.
 func (d *Device) addReason(c hal.Code) hal.Code {
 	if c != hal.Refused {
 		return c
@@ -312,7 +299,7 @@ func (d *Device) addReason(c hal.Code) hal.Code {
 	return d.refuse("the device model rejects the access")
 }
 
-// String returns the text of an access for the reason of a rejection.
+// String returns text for the reason of a rejection.
 func (a access) String() string {
 	switch {
 	case a.op == point:

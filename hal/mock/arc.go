@@ -11,7 +11,7 @@ import "lightmetal/boards"
 // types/telemetry.hpp; and ttsim v1.10.0 src/tile.cpp, a_tile_init.
 const (
 	arcCSM     = 0x1000_0000 // address of the CSM for the ARC itself
-	arcControl = 0x100       // offset in the CSM of the QCB: address and entries of the queue
+	arcControl = 0x100       // offset in the CSM of the queue's address and number of entries (QCB)
 	arcQueue   = 0x200       // offset in the CSM of the message queue
 
 	// arcTable is the offset in the CSM of the telemetry table. The table has a version, a number
@@ -19,18 +19,18 @@ const (
 	arcTable = 0x1000
 	arcData  = 0x1800 // offset in the CSM of the telemetry values, one word for each index
 
-	arcEntries    = 4           // number of requests, and of responses, that the queue can hold
-	arcHeader     = 32          // bytes of the queue before its first request
-	arcMessage    = 32          // bytes of a request or response
-	requestsEnd   = 0x00        // ARC_MSG_QUEUE_REQ_WPTR: offset in the queue of this index
-	requestsBegin = 0x10        // ARC_MSG_QUEUE_REQ_RPTR
-	responsesEnd  = 0x14        // ARC_MSG_QUEUE_RES_WPTR
-	maxAIClock    = 1           // TT_POWER_FLAG_MAX_AI_CLK: flag that requests the full clock
-	arcTelemetry  = 0x1_0000    // version of the telemetry table
-	arcFirmware   = 0x1208_0000 // firmware version 18.8.0, which has the table on both chips
-	getAIClock    = 0x34        // Wormhole: message that requests the clock in MHz
-	triggerReset  = 0x56        // Wormhole: message that requests a reset of the chip
-	getSMBus      = 0x2c        // GET_SMBUS_TELEMETRY_ADDR (tt-umd 44455fa1)
+	arcEntries     = 4           // requests that the queue can hold, and responses
+	arcHeader      = 32          // bytes of the queue before its first request
+	arcMessage     = 32          // bytes of a request or response
+	requestsEnd    = 0x00        // ARC_MSG_QUEUE_REQ_WPTR: offset of this index in the queue
+	requestsBegin  = 0x10        // ARC_MSG_QUEUE_REQ_RPTR
+	responsesEnd   = 0x14        // ARC_MSG_QUEUE_RES_WPTR
+	maxAIClockFlag = 1           // TT_POWER_FLAG_MAX_AI_CLK: requests the full clock
+	arcTelemetry   = 0x1_0000    // version of the telemetry table
+	arcFirmware    = 0x1208_0000 // firmware version 18.8.0, which has the table on both chips
+	getAIClock     = 0x34        // Wormhole: message that requests the clock in MHz
+	triggerReset   = 0x56        // Wormhole: message that requests a reset of the chip
+	getSMBus       = 0x2c        // GET_SMBUS_TELEMETRY_ADDR (tt-umd 44455fa1)
 	// smbus is the answer to getSMBus: offset of the older telemetry table from 0x8_1000_0000.
 	smbus         = 0x1007_8d60
 	scratchRes0   = 0x6c    // ARC_RESET_SCRATCH_RES0: register with the result of a message
@@ -51,12 +51,12 @@ type arcLayout struct {
 	ready        map[Place]uint64 // values of registers while the ARC runs
 	control      uint64           // offset in registers of ARC_MSG_QCB_PTR
 	table, data  uint64           // offsets in registers of ARC_TELEMETRY_PTR and _DATA
-	queueAt      uint64           // the address of the queue in the QCB is relative to this address
+	queueAt      uint64           // address to which the queue's address in the QCB is relative
 	power        uint64           // message that changes the clock: ARC_MSG_TYPE_POWER_SETTING
 	message      uint64           // offset in registers of the message register; 0 if none
 	card         uint64           // card type (tt-kmd telemetry.c, tt_sysfs_show_card_type)
-	idle         uint64           // clock in MHz while idle (UMD)
-	busyClock    uint64           // full clock in MHz (UMD)
+	idle         uint64           // clock in MHz while idle (tt-umd)
+	busyClock    uint64           // full clock in MHz (tt-umd)
 }
 
 // arcLayouts lists the chips with an ARC. The card types are those of the cards n150 and p150a.
@@ -83,7 +83,7 @@ var arcLayouts = [...]arcLayout{{
 	control: 0x42c, table: 0x434, data: 0x430, power: 0x21, card: 0x40, idle: 800, busyClock: 1350,
 }}
 
-// arc is the ARC processor of a device that a kernel driver uses.
+// arc is the ARC of a device that a kernel driver uses.
 type arc struct {
 	*arcLayout
 	device  *Device
@@ -98,8 +98,8 @@ func (d *Device) SetResetHandler(reset func()) {
 	}
 }
 
-// newArc returns the ARC of a device in the state after its firmware has started. It returns nil
-// if the board has no ARC, or if the model of the device is not Tiles (a playback, for example).
+// newArc returns an ARC whose firmware has started. It returns nil if the board has no ARC, or if
+// the model of the device is not Tiles (a playback, for example).
 func newArc(d *Device) *arc {
 	if _, ok := d.model.(*Tiles); !ok {
 		return nil
@@ -113,14 +113,12 @@ func newArc(d *Device) *arc {
 	return nil
 }
 
-// loadWord returns the 32-bit word at an offset from a place.
 func (a *arc) loadWord(at Place, offset uint64) uint64 {
 	at.Address += offset
 	value, _ := a.device.modelAt(at).Load(at, 4) // no model rejects an access to these places
 	return value
 }
 
-// storeWord stores a 32-bit word at an offset from a place.
 func (a *arc) storeWord(at Place, offset, value uint64) {
 	at.Address += offset
 	a.device.modelAt(at).Store(at, 4, value)
@@ -183,12 +181,12 @@ func (a *arc) handleStore(at Place, value uint64) {
 	}
 }
 
-// executeMessage executes a request and writes the response. header is the first word of the
+// executeMessage executes a request and writes the response. `header` is the first word of the
 // request; the other words have no effect in the model.
 func (a *arc) executeMessage(header uint64) {
 	if header&0xff == a.power {
 		clock := a.idle
-		if header>>16&maxAIClock != 0 {
+		if header>>16&maxAIClockFlag != 0 {
 			clock = a.busyClock
 		}
 		a.storeWord(a.csm, arcData, clock)

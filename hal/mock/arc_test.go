@@ -108,7 +108,7 @@ func TestARCAnswersSingleMessages(t *testing.T) {
 // TestARCRegistersExistForDriversOnly loads the registers that tt-umd checks before it uses a card,
 // through the BAR and over the network. The vendor's simulator has the same registers (ttsim
 // v1.10.0, src/libttsim.cpp and src/tile.cpp). The mock must reject the accesses of an image to
-// registers that only a driver uses.
+// registers that only drivers use.
 func TestARCRegistersExistForDriversOnly(t *testing.T) {
 	arc, pcie := &fbs.TileRoute{X: 0, Y: 10, Ordering: boards.OrderingDefault},
 		&fbs.TileRoute{X: 2, Y: 0, Ordering: boards.OrderingDefault}
@@ -179,7 +179,7 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 	}
 }
 
-// TestARCReportsItsClock sends the message that returns the clock in a register, in MHz.
+// The message returns the clock in a register, in MHz.
 func TestARCReportsItsClock(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
@@ -194,9 +194,9 @@ func TestARCReportsItsClock(t *testing.T) {
 	}
 }
 
-// TestARCReportsWhereOlderTelemetryIs sends the message that returns the offset of the telemetry. A
-// library adds the offset to the address of the CSM on the NoC, and reads the version of the
-// firmware there.
+// TestARCReportsWhereOlderTelemetryIs sends the message that returns the offset of the telemetry.
+// tt-umd adds the offset to the address of the CSM on the NoC, and reads the firmware's version
+// there.
 func TestARCReportsWhereOlderTelemetryIs(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()

@@ -10,19 +10,19 @@ import (
 // windows and no DMA, is always present, and has nothing to release.
 type BaseDevice struct{}
 
-// EncodePoint returns no registers, so that ProgramWindow is called. A mock with TLB windows
-// defines ProgramWindow itself.
+// EncodePoint returns no registers, so that the caller calls ProgramWindow, which a mock with TLB
+// windows defines itself.
 func (BaseDevice) EncodePoint(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Command) (
 	registers, windowBase uintptr, code hal.Code) {
 	return 0, 0, hal.OK
 }
 
-// ProgramWindow always fails.
+// ProgramWindow returns Internal.
 func (BaseDevice) ProgramWindow(*hal.Aperture, fbs.TileRoute, uint64) hal.Code {
 	return hal.Internal
 }
 
-// AssignBusAddress leaves the bus address unchanged.
+// AssignBusAddress keeps the bus address.
 func (BaseDevice) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
 
 // SetBusMaster does nothing.
@@ -40,8 +40,8 @@ func (BaseDevice) Diagnose() hal.Code { return hal.OK }
 // Close does nothing.
 func (BaseDevice) Close() error { return nil }
 
-// GoneUnlessAlive returns OK if the device is alive, otherwise DeviceGone: Diagnose of a mock that
-// can be removed.
+// GoneUnlessAlive returns OK if the device is alive, otherwise DeviceGone. It serves as Diagnose of
+// a mock that can be removed.
 func GoneUnlessAlive(d hal.Device) hal.Code {
 	if !d.Alive() {
 		return hal.DeviceGone
@@ -54,7 +54,7 @@ func LoadAt(a *hal.Aperture, offset uint32, width uint8) (uint64, hal.Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
 	}
-	// With the mask 0, a 1 is never found, so that the walk always stops after the load.
+	// With the mask 0, the condition is never met, so that the walk always stops after the load.
 	w := walkOne(a, fbs.Command{Opcode: gen.OpcodeExpect, Width: width,
 		Mode: uint8(gen.ConditionEqual), Offset: offset, Value: 1})
 	return w.Got, hal.OK
@@ -70,7 +70,6 @@ func StoreAt(a *hal.Aperture, offset uint32, width uint8, value uint64) hal.Code
 	return hal.OK
 }
 
-// walkOne executes a command on a mapped aperture.
 func walkOne(a *hal.Aperture, c fbs.Command) hal.Walk {
 	list := [2]fbs.Command{c}
 	w := hal.Walk{Next: &list[0], Budget: 1, WindowAddresses: &a.Base}
@@ -78,8 +77,8 @@ func walkOne(a *hal.Aperture, c fbs.Command) hal.Walk {
 	return w
 }
 
-// CopyAt executes one copy command on an aperture of any device: a CopyIn of data, or a CopyOut
-// that fills data.
+// CopyAt executes one command on an aperture of any device: a CopyIn of `data`, or a CopyOut that
+// fills `data`.
 func CopyAt(a *hal.Aperture, opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
 	data []byte) hal.Code {
 	list := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access),

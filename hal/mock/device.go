@@ -1,7 +1,5 @@
 package mock
 
-// This file declares Device and implements the methods of hal.Device.
-
 import (
 	"fmt"
 	"sync/atomic"
@@ -13,13 +11,13 @@ import (
 	"lightmetal/hal"
 )
 
-// accessNs is the time of one access on the virtual clock, in nanoseconds. It is not zero,
-// because a poll that does not sleep between its loads must also reach its deadline.
+// accessNs is the time of one access on the virtual clock, in nanoseconds. It is not zero, so that
+// a poll without pauses also reaches its deadline.
 const accessNs = 100
 
-// Bus addresses at which other devices on the bus access BARs. BAR n of the first device
-// begins at barBus + n * barBusStride. The BARs of each further device begin deviceBusStride
-// bytes after those of the previous device.
+// Bus addresses of BARs, for other devices. BAR n of the first device begins at barBus + n *
+// barBusStride. The BARs of each further device begin deviceBusStride bytes after those of the
+// previous device.
 const (
 	barBus          = 0x80_0000_0000
 	barBusStride    = 0x10_0000_0000
@@ -31,7 +29,7 @@ type Device struct {
 	BaseDevice
 	board   *boards.Board
 	model   Model
-	clock   Clocked   // model if it implements Clocked, else nil
+	clock   Clocked   // the model, if it implements Clocked
 	address string    // returned by Identity instead of a PCI address
 	bars    [6]uint64 // sizes of the BARs in bytes
 	system  uint32    // subsystem ids, see SetSubsystem
@@ -41,7 +39,7 @@ type Device struct {
 	config  *Memory   // PCI configuration space
 
 	at         access // current operation, for the texts of rejections
-	operations int    // number of operations so far; an operation is a load or a store
+	operations int    // number so far; an operation is a load or a store
 	now        int64  // virtual clock in nanoseconds
 	gone       bool   // the fault AllOnes has occurred: the device no longer answers
 
@@ -95,15 +93,13 @@ func Connect(devices ...*Device) {
 	}
 }
 
-// isBusMaster reports whether the PCI command register enables bus mastering.
 func (d *Device) isBusMaster() bool {
 	command, _ := d.config.Load(Place{Bar: ConfigSpace, Address: 4}, 2)
 	return command&4 != 0
 }
 
-// sharedMemory returns size bytes of memory in a BAR of this device, for DMA by another
-// device. bus is the bus address of the first byte. sharedMemory returns nil if the range
-// crosses a page boundary, or is not memory without side effects.
+// sharedMemory returns memory in a BAR of this device, for DMA by another device. It returns nil if
+// the range crosses a page boundary, or is not memory without side effects.
 func (d *Device) sharedMemory(bus, size uint64) []byte {
 	memory, ok := d.model.(*Memory)
 	if !ok || d.gone || d.closed || size > pageSize-bus%pageSize {
@@ -169,7 +165,6 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	return hal.Aperture{}, d.fault(hal.Usage, "the mock cannot map windows of kind %d", w.Kind)
 }
 
-// mapBar returns an aperture of a range of a BAR.
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(d.bars) || w.Offset > d.bars[w.Bar] || w.Size > d.bars[w.Bar]-w.Offset {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "a window of %d bytes at offset %#x "+
@@ -181,7 +176,7 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-// mapTLB reserves a TLB window and returns an aperture of its first w.Size bytes.
+// mapTLB reserves a TLB window. The aperture is its first w.Size bytes.
 func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "the device has no TLB windows")
@@ -196,7 +191,6 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	return hal.NewAperture(d.windows[slot].port, w.Size, slot), nil
 }
 
-// mapHost reserves host memory and returns an aperture of it.
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	p := d.host.reserveBuffer(d, w.Size, fbs.FixedBusAddress(&w))
 	if p == nil {
@@ -245,7 +239,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64)
 		}
 	}
 	if d.gone {
-		return hal.OK // there is no TLB window to check, because the stores had no effect
+		return hal.OK // the stores had no effect
 	}
 	_, c := d.pointedWindow(slot)
 	return c
@@ -257,7 +251,7 @@ func (d *Device) Alive() bool { return !d.gone && !d.closed }
 // Diagnose implements hal.Device.
 func (d *Device) Diagnose() hal.Code { return GoneUnlessAlive(d) }
 
-// Now implements hal.Device. It returns the virtual time since the device was created.
+// Now implements hal.Device. The virtual time begins when the device is created.
 func (d *Device) Now() int64 { return d.now }
 
 // Sleep implements hal.Device. It advances the virtual clock and returns immediately.
@@ -273,7 +267,6 @@ func (d *Device) Sleep(nanoseconds int64) {
 	}
 }
 
-// advanceClock advances the virtual clock of this device and the clock of its model.
 func (d *Device) advanceClock(nanoseconds int64) {
 	d.now += nanoseconds
 	if d.clock != nil {
@@ -299,15 +292,15 @@ func (d *Device) Close() error {
 // to the device, including the stores of ProgramWindow, but not an access to host memory.
 func (d *Device) Operations() int { return d.operations }
 
-// Refusal returns the reason for the first access that the device rejected with hal.Refused.
-// It returns "" if the device has rejected none. Later rejections are usually consequences of it.
+// Refusal returns the reason for the first access that the device rejected with hal.Refused, or ""
+// if it has rejected none. Later rejections are usually consequences of the first.
 func (d *Device) Refusal() string { return d.refusal }
 
 // LastRefusal returns the reason for the last access that the device rejected with hal.Refused, or
 // "" if it has rejected none. After a failed run this may be an access of the sequence safe.
 func (d *Device) LastRefusal() string { return d.lastRefusal }
 
-// RouteText returns the text of the tiles of the route `t` for messages, such as "tile (1,2)".
+// RouteText returns a text for messages, such as "tile (1,2)".
 func RouteText(t boards.TileRoute) string {
 	if t.Multicast {
 		return fmt.Sprintf("tiles (%d,%d) to (%d,%d)", t.XStart, t.YStart, t.X, t.Y)
@@ -315,7 +308,6 @@ func RouteText(t boards.TileRoute) string {
 	return fmt.Sprintf("tile (%d,%d)", t.X, t.Y)
 }
 
-// fault returns a hal.Fault whose reason is the name of the device and the formatted text.
 func (d *Device) fault(c hal.Code, format string, args ...any) error {
 	return &hal.Fault{Code: c, Reason: "mock:" + d.board.Name + ": " + fmt.Sprintf(format, args...)}
 }

@@ -9,7 +9,6 @@
 // The clock of a mock is virtual: an access takes 100 ns, Sleep takes the requested time, and
 // nothing else takes time. Only one goroutine may use a Device.
 //
-// A Fence command is a full barrier without doing anything: every access to the device or to
-// host memory is complete when its function returns, and DMA transfers happen only during
-// accesses.
+// A Fence needs no work: every access to the device or to host memory is complete when its
+// function returns, and DMA transfers happen only during accesses and Sleep.
 package mock

@@ -1,7 +1,5 @@
 package mock
 
-// This file models QEMU's edu device.
-
 import (
 	"fmt"
 
@@ -40,8 +38,8 @@ const (
 	eduBufferStart = 0x40000 // address of the device's own memory in eduDMASource and eduDMATarget
 	eduBufferSize  = 4096    // bytes
 
-	// eduWorkNs is the duration of a computation or transfer. During this time three loads
-	// report that it is in progress. In QEMU a transfer takes 100 ms.
+	// eduWorkNs is the duration of a computation or transfer: three loads report that it is in
+	// progress. In QEMU a transfer takes 100 ms.
 	eduWorkNs = 3*accessNs + accessNs/2
 )
 
@@ -49,7 +47,7 @@ const (
 // exist, transfers that would stop QEMU's virtual machine, and transfers from or to host memory
 // that is not mapped. It copies all bytes of a transfer at the end of the transfer.
 type Edu struct {
-	liveness, factorial, irq uint32 // values of eduLiveness, eduFactorial and eduIRQStatus
+	liveness, factorial, irq uint32 // last store to eduLiveness; eduFactorial; eduIRQStatus
 	irqWanted                bool   // eduStatusIRQ is set
 	raise                    func() // sends an interrupt message; may be nil
 	computing, transferring  int64  // remaining nanoseconds; 0 if not in progress
@@ -76,8 +74,7 @@ func (e *Edu) Advance(nanoseconds int64) {
 	}
 }
 
-// countDown subtracts nanoseconds from *left, which does not become negative. It reports
-// whether *left has just become 0.
+// countDown subtracts the time from *left, down to 0. It reports whether *left has just become 0.
 func countDown(left *int64, nanoseconds int64) bool {
 	if *left == 0 {
 		return false
@@ -136,7 +133,7 @@ func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
 // Interrupt implements Interrupter.
 func (e *Edu) Interrupt(raise func()) { e.raise = raise }
 
-// interrupt sets bits of eduIRQStatus, and sends an interrupt message if any bit is then set.
+// interrupt sends an interrupt message if any bit of eduIRQStatus is then set, also an older bit.
 func (e *Edu) interrupt(bits uint32) {
 	e.irq |= bits
 	if e.irq != 0 && e.raise != nil {
@@ -144,7 +141,7 @@ func (e *Edu) interrupt(bits uint32) {
 	}
 }
 
-// startFactorial starts the computation of n!. Like QEMU's edu, it ignores n during a computation.
+// startFactorial ignores n during a computation, like QEMU's edu.
 func (e *Edu) startFactorial(n uint32) {
 	if e.computing == 0 {
 		e.factorial, e.computing = n, eduWorkNs
@@ -163,7 +160,6 @@ func (e *Edu) finishFactorial() {
 	}
 }
 
-// status returns the value of eduStatus.
 func (e *Edu) status() uint64 {
 	value := uint64(0)
 	if e.irqWanted {
@@ -186,15 +182,13 @@ func (e *Edu) storeDMA(register, value uint64) hal.Code {
 		return hal.OK
 	}
 	if _, _, c := e.transferRanges(); c != hal.OK {
-		e.dma[eduDMACommand] &^= eduDMARun // in QEMU the transfer also ends, without any effect
+		e.dma[eduDMACommand] &^= eduDMARun // the transfer does not start
 		return c
 	}
 	e.transferring = eduWorkNs
 	return hal.OK
 }
 
-// finishTransfer copies the bytes of a transfer, clears eduDMARun, and raises the interrupt if
-// eduDMAIRQ is set.
 func (e *Edu) finishTransfer() {
 	if to, from, c := e.transferRanges(); c == hal.OK {
 		copy(to, from)
@@ -205,9 +199,8 @@ func (e *Edu) finishTransfer() {
 	}
 }
 
-// transferRanges returns the memory to which a transfer copies and the memory from which it
-// copies. It rejects a range that ends exactly at the end of the device's memory, because QEMU
-// 7.2 treats such a range as out of bounds and stops the virtual machine.
+// transferRanges also rejects a range that ends exactly at the end of the device's memory: QEMU 7.2
+// treats such a range as out of bounds and stops the virtual machine.
 func (e *Edu) transferRanges() (to, from []byte, c hal.Code) {
 	device, bus, count, out := e.dma[eduDMATarget], e.dma[eduDMASource], e.dma[eduDMACount],
 		e.dma[eduDMACommand]&eduDMAToHost != 0
@@ -235,7 +228,6 @@ func (e *Edu) transferRanges() (to, from []byte, c hal.Code) {
 	return own, host, hal.OK
 }
 
-// refuse returns hal.Refused and stores the reason.
 func (e *Edu) refuse(format string, args ...any) hal.Code {
 	e.reason = fmt.Sprintf(format, args...)
 	return hal.Refused

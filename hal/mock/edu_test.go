@@ -86,8 +86,8 @@ func TestEduDMARegistersKeepStoredValues(t *testing.T) {
 	expect(t, d, &a, 0x98, 8, 6)
 }
 
-// runDMA starts a transfer and waits for its end. It checks that the registers then have the count,
-// and the command without its start bit.
+// runDMA starts a transfer and waits for its end. It checks that the registers then still have the
+// count, and the command without its start bit.
 func runDMA(t *testing.T, d *Device, a *hal.Aperture, source, target, count, command uint64) {
 	t.Helper()
 	store(t, d, a, 0x80, 8, source)

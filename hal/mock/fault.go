@@ -1,7 +1,5 @@
 package mock
 
-// This file makes a mock behave like a faulty device.
-
 // FaultKind is a kind of fault.
 type FaultKind uint8
 
@@ -10,8 +8,7 @@ const (
 	// has ones.
 	Stuck FaultKind = iota + 1
 
-	// Late is like Stuck, but ends after it has changed the values of a number of loads, which
-	// is Fault.Loads.
+	// Late is a Stuck that ends after it has changed the values of Fault.Loads loads.
 	Late
 
 	// AllOnes removes the device at the operation with the number Fault.Operation. From then on,
@@ -33,20 +30,20 @@ type Fault struct {
 	Operation int // number of an operation; only for AllOnes and BusFault
 
 	// Place, Mask and Value are only for Stuck and Late. The lowest byte of Mask and Value
-	// belongs to the byte at Place.Address, the next one to the byte after it, and so on. The
+	// belongs to the byte at Place.Address, the next to the byte after that, and so on. The
 	// fault applies to every load of one of these 8 bytes, whatever the width of the load.
 	Place       Place
 	Mask, Value uint64
 	Loads       int // number of loads to change; only for Late
 }
 
-// Inject adds a fault. Faults that were injected before remain.
+// Inject adds a fault. Earlier faults remain.
 func (d *Device) Inject(f Fault) {
 	d.faults = append(d.faults, f)
 	d.host.unreachable = d.host.unreachable || f.Kind == NoDMA
 }
 
-// applyStuckBits changes a loaded value as the faults Stuck and Late require, and returns it.
+// applyStuckBits returns the loaded value, changed by the faults Stuck and Late.
 func (d *Device) applyStuckBits(place Place, width uint8, value uint64) uint64 {
 	for i := range d.faults {
 		f := &d.faults[i]
@@ -66,7 +63,7 @@ func (d *Device) applyStuckBits(place Place, width uint8, value uint64) uint64 {
 }
 
 // changedBits returns the mask of the bits that a Stuck or Late fault changes in a load, and the
-// new values of these bits. ok is false if the fault does not apply to the load.
+// new values of these bits. `ok` is false if the fault does not apply to the load.
 func (f *Fault) changedBits(place Place, width uint8) (mask, stuck uint64, ok bool) {
 	if f.Kind != Stuck && f.Kind != Late {
 		return 0, 0, false
@@ -74,7 +71,7 @@ func (f *Fault) changedBits(place Place, width uint8) (mask, stuck uint64, ok bo
 	at := f.Place
 	at.Address = place.Address
 	for i := range uint64(width) {
-		// If this byte is before the first byte of the fault, the unsigned difference is large.
+		// Before the first byte of the fault, the unsigned difference is large.
 		if of := place.Address + i - f.Place.Address; at == place && of < 8 {
 			mask |= f.Mask >> (8 * of) & 0xff << (8 * i)
 			stuck |= f.Value >> (8 * of) & 0xff << (8 * i)

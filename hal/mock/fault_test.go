@@ -32,7 +32,7 @@ func TestStuckBitsAffectLoadsOfEveryWidth(t *testing.T) {
 		{0x10, 4, 0}, {0x16, 2, 0}, {0x14, 1, 0}, {0x18, 8, 0}, {0x08, 8, 0},
 	} {
 		t.Run(fmt.Sprint(c.offset, " ", c.width), func(t *testing.T) {
-			// The same stuck byte, described by the mask of each of eight addresses.
+			// Faults at eight addresses, whose masks select the same byte.
 			for address := uint64(0x0e); address <= 0x15; address++ {
 				d := New(&boards.Ivshmem)
 				a := mapBAR(t, d, 2)

@@ -10,7 +10,7 @@ import (
 
 // registerRange is a range of registers. If shows.Tile is true, the range lies in a BAR and
 // mirrors registers of a tile: an access to the range accesses these registers. Otherwise the
-// range is plain registers, which keep the stored values.
+// registers are plain: they keep the stored values.
 type registerRange struct {
 	board *boards.Board
 	first Place  // place of the first register
@@ -18,12 +18,11 @@ type registerRange struct {
 	shows Place  // place in a tile of the first mirrored register
 }
 
-// driverOnly lists the register ranges that exist only after a call of AsHardware. There are
-// two kinds. The plain registers are used by Tenstorrent's drivers, and images must not access
-// them. The others are ranges of a BAR that mirror registers of a tile; the rules of the board
-// allow images to access some of these. Sources: tt-kmd; for the ARC tile and the mirrored
-// ranges, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim v1.10.0
-// src/libttsim.cpp, pci_mem_rd_cur.
+// driverOnly lists the register ranges that exist only after a call of AsHardware. Only
+// Tenstorrent's drivers use the plain registers; images must not access them. The rules of the
+// board allow images to access some of the ranges that mirror registers of a tile. Sources: tt-kmd;
+// for the ARC tile and the mirrored ranges, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp,
+// and ttsim v1.10.0 src/libttsim.cpp, pci_mem_rd_cur.
 var driverOnly = []registerRange{
 	// Registers of strided TLB windows: blackhole.c, TLB_STRIDED_REGS_OFFSET, TLB_STRIDED_COUNT.
 	{&boards.Blackhole, Place{Bar: 0, Address: 0x1fc009d8}, 32 * 4, Place{}},
@@ -54,7 +53,7 @@ var driverOnly = []registerRange{
 }
 
 // placeOutsideWindows returns the place that an access to a BAR reaches without a TLB window: a
-// register of a tile if the BAR mirrors it there, otherwise the place in the BAR.
+// register of a tile if the BAR mirrors that register, otherwise the place in the BAR.
 func (d *Device) placeOutsideWindows(place Place, at access, value uint64) (Place, hal.Code) {
 	if m := d.mirroredPlace(place); m.Tile {
 		return d.tilePlace(chips.Tile{X: m.X, Y: m.Y}, m.Address, at, value)
@@ -62,8 +61,8 @@ func (d *Device) placeOutsideWindows(place Place, at access, value uint64) (Plac
 	return place, hal.OK
 }
 
-// mirroredPlace returns the place in a tile that a place in a BAR mirrors. If there is no such
-// place, tile.Tile is false.
+// mirroredPlace returns the place in a tile that a place in a BAR mirrors. tile.Tile is false if
+// there is none.
 func (d *Device) mirroredPlace(place Place) (tile Place) {
 	if r, inside := findRegisters(d.board, place); d.hardware && r != nil && r.shows.Tile {
 		tile = r.shows
@@ -72,8 +71,7 @@ func (d *Device) mirroredPlace(place Place) (tile Place) {
 	return tile
 }
 
-// isDriverRegister reports whether a place is a plain register that only kernel drivers use. It
-// returns false unless AsHardware was called.
+// isDriverRegister returns false unless AsHardware was called.
 func (d *Device) isDriverRegister(at Place) bool { return d.hardware && DriverOnly(d.board, at) }
 
 // DriverOnly reports whether a place on a board is a plain register that only kernel drivers
@@ -83,8 +81,8 @@ func DriverOnly(b *boards.Board, at Place) bool {
 	return r != nil && !r.shows.Tile
 }
 
-// findRegisters returns the range in driverOnly that contains a place, and the offset of the
-// place in that range. r is nil if no range contains the place.
+// findRegisters returns the range in driverOnly that contains a place, or nil, and the place's
+// offset in that range.
 func findRegisters(b *boards.Board, at Place) (r *registerRange, inside uint64) {
 	for i := range driverOnly {
 		r, inside, first := &driverOnly[i], at.Address-driverOnly[i].first.Address, at

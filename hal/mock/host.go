@@ -9,16 +9,15 @@ import (
 	"lightmetal/hal"
 )
 
-// hostBus is the bus address of the first host buffer. QEMU's edu device accesses only addresses of
-// up to 28 bits by default, so hostBus must be below 2^28.
+// hostBus is the bus address of the first host buffer. It is below 2^28, because QEMU's edu device
+// accesses only addresses of up to 28 bits by default.
 const hostBus = 0x0100_0000
 
 // hostMemory is the value of access.bar for host memory.
 const hostMemory = 8
 
 // Host is the memory that a device accesses by DMA while it is bus master. It consists of the
-// Host windows of the image, each at a bus address of its own, and of the memory in BARs of
-// the devices on the same bus.
+// device's Host windows, and of the memory in BARs of the devices on the same bus.
 type Host struct {
 	buffers     []*hostPort                   // one buffer for each Host window
 	isBusMaster func() bool                   // nil: the device is always bus master
@@ -28,10 +27,9 @@ type Host struct {
 }
 
 // AttachHostMemory makes the device access memory of another process instead of its own host
-// buffers. bytes must return size bytes of that memory at the given bus address, or nil if the
-// device must not access them, for example because it is not bus master. On a device with
-// tiles, tiles reach that memory through the outbound translation that the client has
-// programmed.
+// buffers. The function must return this memory, or nil if the device must not access it, for
+// example because it is not bus master. On a device with tiles, tiles reach that memory through the
+// outbound translation that the client has programmed.
 func (d *Device) AttachHostMemory(bytes func(bus, size uint64) []byte) {
 	d.host.outside = bytes
 	if d.board.Outbound == nil {
@@ -62,19 +60,18 @@ func (d *Device) EnableVectors(_ gen.InterruptKind, count uint16) error {
 	return nil
 }
 
-// hostPort is a host buffer: the memory of one Host window. It implements hal.Port.
+// hostPort is a host buffer: the memory of one Host window.
 type hostPort struct {
 	d    *Device
 	bus  uint64 // bus address of the first byte
 	data []byte
 }
 
-// reserveBuffer adds a host buffer of size bytes at the bus address fixedBus, or at the next free
-// bus address if fixedBus is 0. At least one page before a buffer without a fixed address stays
-// unused, so that an access beyond the end of the buffer before it does not reach the next buffer.
-// On a device with tiles, the bus address of a buffer is the address that the tiles use, as if the
-// outbound translation had been programmed. reserveBuffer returns nil if the device cannot access
-// fixedBus.
+// reserveBuffer adds a host buffer at the bus address fixedBus, or at the next free bus address if
+// fixedBus is 0. In the second case, at least a page before the buffer stays unused, so that an
+// access beyond the previous buffer reaches nothing. On a device with tiles, the bus address of a
+// buffer is the address that the tiles use, as if the outbound translation had been programmed.
+// reserveBuffer returns nil if fixedBus is out of reach, or not above all earlier buffers.
 func (h *Host) reserveBuffer(d *Device, size, fixedBus uint64) *hostPort {
 	first, last := uint64(0), uint64(math.MaxUint64)
 	next := uint64(hostBus)
@@ -98,8 +95,8 @@ func (h *Host) reserveBuffer(d *Device, size, fixedBus uint64) *hostPort {
 	return p
 }
 
-// Bytes returns the size bytes of memory at a bus address. It returns nil if the device cannot
-// access them, and also if they are memory of another device and cross a page boundary.
+// Bytes returns memory at a bus address. It returns nil if the device cannot access all of it, and
+// if it is memory of another device and crosses a page boundary.
 func (h *Host) Bytes(bus, size uint64) []byte {
 	if h.unreachable {
 		return nil
@@ -124,8 +121,8 @@ func (h *Host) Bytes(bus, size uint64) []byte {
 	return nil
 }
 
-// Load implements hal.Port. An access to host memory takes time, because a poll of host memory
-// must reach its deadline. It does not count as an operation of the device.
+// Load implements hal.Port. An access to host memory takes time, so that a poll of host memory
+// reaches its deadline. It does not count as an operation of the device.
 func (p *hostPort) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	p.d.Sleep(accessNs)
 	if c := p.checkAccess(Load, offset, width); c != hal.OK {
@@ -144,7 +141,6 @@ func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// checkAccess rejects an invalid access to the buffer.
 func (p *hostPort) checkAccess(op Op, offset uint64, width uint8) hal.Code {
 	size := uint64(len(p.data))
 	outside := uint64(width) > size || offset > size-uint64(width)

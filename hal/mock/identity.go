@@ -8,9 +8,9 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// Addresses of the registers of network interfaces (NIU) in DRAM, ARC and PCIe tiles: ttsim
-// v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Of these registers,
-// host programs read only the id of the tile.
+// Addresses of network interfaces (NIU) in DRAM, ARC and PCIe tiles: ttsim v1.10.0
+// data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Of their registers, host programs
+// read only the id of the tile.
 const (
 	dramNIUs = 0x1_0008_0000            // Wormhole, DRAM tile: first of its six network interfaces
 	dramNIU  = 0x8000                   // bytes of one network interface of a DRAM tile
@@ -28,7 +28,7 @@ var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000,
 	boards.Blackhole.Name: 0x8000_0000}
 
 // idRegister returns the value of the register NOC_NODE_ID or NOC_ID_LOGICAL at a place in a
-// tile that is not a Tensix tile. ok is false if neither register is at that place.
+// tile without cores. `ok` is false if neither register is at that place.
 func (g *Tiles) idRegister(at Place) (id uint32, ok bool) {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile {
@@ -46,9 +46,9 @@ func (g *Tiles) idRegister(at Place) (id uint32, ok bool) {
 	return 0, false
 }
 
-// interfaceAt finds the network interface to which an address in a tile of kind k belongs. It
-// returns the number of the interface's NoC, and the offset of the address from the first
-// register of the interface. ok is false if the address belongs to no network interface.
+// interfaceAt returns the number of the NoC of the network interface at an address in a tile of
+// kind k, and the offset of the address from the interface's first register. `ok` is false if no
+// network interface is there.
 func (g *Tiles) interfaceAt(k chips.TileKind, address uint64) (noc int, offset uint64, ok bool) {
 	wide := g.traits.noc.wide // Blackhole
 	arc := address - arcRegisters[g.board]

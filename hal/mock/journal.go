@@ -1,7 +1,5 @@
 package mock
 
-// This file records the accesses that a device has executed.
-
 import (
 	"fmt"
 	"math"
@@ -22,24 +20,22 @@ type Access struct {
 // Record switches recording of accesses on or off. A new device does not record.
 func (d *Device) Record(on bool) { d.recording, d.journalMost = on, math.MaxInt }
 
-// reservedMost is the largest number of accesses for which RecordAtMost reserves memory.
+// reservedMost limits the memory that RecordAtMost reserves, in accesses.
 const reservedMost = 1 << 18
 
-// RecordAtMost switches recording on. The device rejects all accesses after it has recorded the
-// given number. RecordAtMost reserves the memory of the journal: a growing journal would be copied
-// again and again, and the peak of memory usage would be several times its size, depending on the
-// garbage collector.
+// RecordAtMost switches recording on. After this number of accesses, the device rejects every
+// access. RecordAtMost reserves memory for the journal: a growing journal would be copied again and
+// again, and depending on the garbage collector, the peak of memory usage would be several times
+// its size.
 func (d *Device) RecordAtMost(most int) {
 	d.recording, d.journalMost = true, most
 	d.journal = slices.Grow(d.journal, min(most, reservedMost))
 }
 
-// Journal returns the recorded accesses, which are all accesses that succeeded while recording
-// was on.
+// Journal returns all accesses that succeeded while recording was on.
 func (d *Device) Journal() []Access { return d.journal }
 
-// recordAccess adds an access to the journal if recording is on. It rejects the access if the
-// journal is full.
+// recordAccess rejects an access if the journal is full.
 func (d *Device) recordAccess(a Access) hal.Code {
 	switch {
 	case !d.recording:

@@ -20,7 +20,7 @@ import (
 
 const listings = "../../testdata/listings/"
 
-// replaySetup is a listing that is loaded on mocks. The mocks are connected by one bus.
+// replaySetup is a listing that is loaded on mocks on one bus.
 type replaySetup struct {
 	*testing.T
 	view    *fbs.View
@@ -29,7 +29,6 @@ type replaySetup struct {
 	nvme    *mock.Nvme // model of the NVMe device, or nil
 }
 
-// readListing returns the text of a listing of testdata.
 func readListing(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(listings + name)
@@ -39,7 +38,6 @@ func readListing(t *testing.T, name string) string {
 	return string(text)
 }
 
-// loadListing loads a listing of testdata.
 func loadListing(t *testing.T, name string) *replaySetup {
 	t.Helper()
 	return loadListingText(t, readListing(t, name))
@@ -73,7 +71,6 @@ func (g *replaySetup) run(sequence string) runtime.Result {
 	return g.replay.Run(g.view.SequenceByName(sequence))
 }
 
-// mustRun runs a sequence. It ends the test if the sequence fails.
 func (g *replaySetup) mustRun(sequence string) {
 	g.Helper()
 	if result := g.run(sequence); result.Code != hal.OK || result.IgnoredFailures != 0 {
@@ -118,8 +115,8 @@ func TestListingsTransferDefaultAndNewInputs(t *testing.T) {
 }
 
 // TestTransfersSeeHostMemoryInTheOrderOfCommands checks that a transfer reads the values that were
-// in host memory when it started, and that a load after its poll returns the values that it wrote.
-// A store after the poll and the fence must not affect the transfer.
+// in host memory when it started, and that a load after its poll returns the values that the
+// transfer wrote. A store after the poll and the fence must not affect the transfer.
 func TestTransfersSeeHostMemoryInTheOrderOfCommands(t *testing.T) {
 	frame := func(value string) string {
 		return "  write.4 from+0x0 " + value + "\n  write.4 to+0x0 0x0\n  fence\n" +
@@ -167,7 +164,7 @@ func TestNvmeFramesRepeatWithoutLimit(t *testing.T) {
 }
 
 // TestNvmeSequencesShareARingInAnyOrder writes and reads random pages by two sequences in random
-// order. The queues wrap hundreds of times, and at each of their entries in each sequence.
+// order. The queues wrap hundreds of times, in both sequences.
 func TestNvmeSequencesShareARingInAnyOrder(t *testing.T) {
 	g := loadListing(t, "nvme-rings.lms")
 	if result := g.run("write"); result.Code != hal.RingUnset || result.SafeRan {
@@ -253,8 +250,8 @@ func readNvmeListing(t *testing.T) string {
 	return strings.ReplaceAll(readListing(t, "nvme.lms"), " within 2s", " within 1ms")
 }
 
-// TestNvmeMistakesAreDetected changes nvme.lms. Each mistake must end the run with the code and the
-// loaded value that belong to it, or must make listing.Parse fail.
+// TestNvmeMistakesAreDetected changes nvme.lms. Each mistake must end the run with its code and
+// loaded value, or must make listing.Parse fail.
 func TestNvmeMistakesAreDetected(t *testing.T) {
 	text := readNvmeListing(t)
 	for _, m := range []struct {

@@ -1,7 +1,5 @@
 package mock
 
-// This file models plain memory.
-
 import (
 	"encoding/binary"
 
@@ -12,24 +10,23 @@ import (
 
 const pageSize = 4096 // bytes
 
-// page is a page of memory.
 type page [pageSize]byte
 
-// Memory is a Model in which every place returns the value that was last stored to it. This is
-// exact for memory of a device, and an approximation for its registers. A page is allocated at
-// the first access to it, and is then zero.
+// Memory is a Model in which every place returns the value that was last stored to it, at first 0.
+// This is exact for memory of a device, and an approximation for its registers. The first access
+// to a page allocates the page.
 type Memory struct {
 	grid  *chips.Grid     // tiles of the chip; nil if the board has none
 	pages map[Place]*page // pages by the place of their first byte
 
-	// lastPage is the page of the previous access, and last is the place of its first byte. They
-	// save a search in the map, because consecutive accesses are often to the same page.
+	// The page of the previous access, and the place of its first byte. They save a search in the
+	// map, because consecutive accesses are often to the same page.
 	last     Place
 	lastPage *page
 }
 
-// NewMemory returns a Memory for the board. The registers that keep cores in reset begin with their
-// value after power-up, and only their bits for cores can be changed.
+// NewMemory returns a Memory for the board. The registers that keep cores in reset have their value
+// after power-up, and stores change only the bits of their masks.
 func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.ForBoard(b).Grid} }
 
 // Load implements Model.
@@ -46,8 +43,8 @@ func (m *Memory) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// bytes returns the memory from a place to the end of its page. This is sufficient for an
-// aligned access, which never crosses a page boundary.
+// bytes returns the memory from a place to the end of its page. An aligned access never crosses a
+// page boundary.
 func (m *Memory) bytes(at Place) []byte {
 	inside := at.Address % pageSize
 	at.Address -= inside
@@ -57,7 +54,7 @@ func (m *Memory) bytes(at Place) []byte {
 	return m.lastPage[inside:]
 }
 
-// page returns the page that begins at a place. It allocates the page if necessary.
+// page returns the page that begins at a place, and allocates it if necessary.
 func (m *Memory) page(first Place) *page {
 	if p := m.pages[first]; p != nil {
 		return p
@@ -79,8 +76,7 @@ func (m *Memory) page(first Place) *page {
 	return p
 }
 
-// resetAt returns the register at a place that keeps cores in reset, or nil if the place is not
-// such a register.
+// resetAt returns the register at a place if it keeps cores in reset, else nil.
 func (m *Memory) resetAt(at Place) *chips.CoreReset {
 	if m.grid == nil || !at.Tile {
 		return nil
@@ -92,7 +88,6 @@ func (m *Memory) resetAt(at Place) *chips.CoreReset {
 	return r
 }
 
-// loadLittleEndian returns the little-endian number in the first width bytes of b.
 func loadLittleEndian(b []byte, width uint8) (value uint64) {
 	if width == 4 { // the most frequent width
 		return uint64(binary.LittleEndian.Uint32(b))
@@ -103,7 +98,6 @@ func loadLittleEndian(b []byte, width uint8) (value uint64) {
 	return value
 }
 
-// storeLittleEndian writes the lowest width bytes of value to b, in little-endian order.
 func storeLittleEndian(b []byte, width uint8, value uint64) {
 	for i := range width {
 		b[i] = byte(value >> (8 * i))

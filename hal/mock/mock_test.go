@@ -24,7 +24,6 @@ func mustMap(t *testing.T, d *Device, w fbs.Window) hal.Aperture {
 	return a
 }
 
-// mapBAR maps a complete BAR.
 func mapBAR(t *testing.T, d *Device, n uint8) hal.Aperture {
 	t.Helper()
 	return mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.AnySlot,
@@ -42,7 +41,6 @@ func mapTLBWindow(t *testing.T, d *Device, slot uint16, size uint64, target *fbs
 	return a
 }
 
-// requireOK ends the test if the code is not OK.
 func requireOK(t *testing.T, d *Device, c hal.Code) {
 	t.Helper()
 	if c != hal.OK {
@@ -50,13 +48,13 @@ func requireOK(t *testing.T, d *Device, c hal.Code) {
 	}
 }
 
-// store stores a value and ends the test if the device rejects this.
+// store ends the test if the device rejects the store.
 func store(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, value uint64) {
 	t.Helper()
 	requireOK(t, d, StoreAt(a, uint32(offset), width, value))
 }
 
-// load loads a value and ends the test if the device rejects this.
+// load ends the test if the device rejects the load.
 func load(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8) uint64 {
 	t.Helper()
 	v, c := LoadAt(a, uint32(offset), width)
@@ -64,7 +62,7 @@ func load(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8) 
 	return v
 }
 
-// expect loads a value and ends the test if it is not the wanted one.
+// expect ends the test if a load does not return the value `want`.
 func expect(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, want uint64) {
 	t.Helper()
 	if got := load(t, d, a, offset, width); got != want {
@@ -354,8 +352,8 @@ func TestConfigurationSpaceHoldsTheIDs(t *testing.T) {
 	expect(t, d, &a, 4, 2, 2)
 }
 
-// TestHostBuffersHaveTheirFixedBusAddresses places buffers at fixed bus addresses: adjacent ones,
-// and after them one without a fixed address.
+// TestHostBuffersHaveTheirFixedBusAddresses places adjacent buffers at fixed bus addresses, and
+// after them a buffer without a fixed address.
 func TestHostBuffersHaveTheirFixedBusAddresses(t *testing.T) {
 	for board, start := range map[*boards.Board]uint64{&boards.Edu: 0x4000_0000,
 		&boards.Wormhole: 0x8_0000_0000, &boards.Blackhole: 1<<60 + 0x3000_0000} {

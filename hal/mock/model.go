@@ -1,7 +1,5 @@
 package mock
 
-// This file declares the interface Model, and interfaces with optional methods of a Model.
-
 import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -18,31 +16,29 @@ type Place struct {
 	Tile bool // the place is in a tile
 
 	// X and Y are the NoC 0 coordinates of the tile. All tiles of a DRAM bank access the same
-	// memory; for this memory X and Y are the coordinates of the first tile of the bank.
+	// memory; in this memory, X and Y are the coordinates of the bank's first tile.
 	X, Y    uint8
 	Bar     uint8  // number of the BAR, 0 to 5, or ConfigSpace; only if Tile is false
 	Address uint64 // address in the tile, or offset in the BAR in bytes
 }
 
 // Model defines the behaviour of a device. The device checks each access before it calls the
-// model: width is 1, 2, 4 or 8 bytes, the address is aligned, the board accepts the access,
-// and value has no bits above width. A store to several tiles (multicast) is one call of Store
-// for each tile.
+// model: the width is 1, 2, 4 or 8 bytes, the address is aligned, the board accepts the access, and
+// a stored value has no bits above the width. A store to several tiles (multicast) is one call of
+// Store for each tile.
 //
 // A Model may also implement Clocked, Halter, Explainer, Interrupter, VectorUser, BusMaster and
 // Registers.
 type Model interface {
-	// Load returns the value at a place.
 	Load(at Place, width uint8) (uint64, hal.Code)
 
-	// Store stores value at a place.
 	Store(at Place, width uint8, value uint64) hal.Code
 }
 
 // Clocked is implemented by a Model whose state depends on time.
 type Clocked interface {
-	// Advance advances the time of the model. Each access takes time; the device calls
-	// Advance before it executes the access.
+	// Advance advances the time of the model. Each access takes time; the device calls Advance
+	// first, and then executes the access.
 	Advance(nanoseconds int64)
 }
 
@@ -66,7 +62,7 @@ type BusMaster interface {
 	Connect(host *Host)
 }
 
-// VectorUser is implemented by a Model that must know how many interrupt vectors are enabled.
+// VectorUser is implemented by a Model to which the number of enabled interrupt vectors matters.
 type VectorUser interface{ SetVectors(count uint16) }
 
 // Interrupter is implemented by a Model that can send interrupt messages.
@@ -75,14 +71,13 @@ type Interrupter interface {
 	Interrupt(raise func())
 }
 
-// Registers is implemented by a Model that has registers in tiles which the board does not
-// list. Such registers accept only aligned accesses of 4 bytes.
+// Registers is implemented by a Model with registers in tiles that the board does not list. Such
+// registers accept only aligned accesses of 4 bytes.
 type Registers interface {
-	// HasRegister reports whether a register at a place accepts a load or a store.
+	// HasRegister reports whether such a register at a place accepts a load or a store.
 	HasRegister(at Place, op Op) bool
 }
 
-// defaultModel returns the model that New uses for a board.
 func defaultModel(b *boards.Board) Model {
 	switch {
 	case b == &boards.Edu:

@@ -1,8 +1,8 @@
 package mock
 
-// This file models the network interfaces (NIU) of Tensix tiles: their registers, through which
-// the RISC-V cores of a tile make requests to other tiles. A chip has two networks, NoC 0 and
-// NoC 1, and a tile has a network interface for each.
+// Network interfaces (NIU) of Tensix and Ethernet tiles: registers through which the RISC-V cores
+// of a tile make requests to other tiles. A chip has two networks, NoC 0 and NoC 1, and a tile has
+// a network interface for each.
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 // data/{wh,bh}/tile_regs.json.
 const (
 	// Registers of a command buffer. A core writes a request to a command buffer and then starts
-	// the request. An endpoint (the coordinate of a tile and an address in the tile) consists of
-	// the consecutive registers LO, MID and, on Blackhole, HI.
-	nocTargAddr  = 0x00 // endpoint: source of a read or write, target of an atomic
+	// the request. The coordinate of a tile and an address in the tile (an endpoint) are in the
+	// consecutive registers LO, MID and, on Blackhole, HI.
+	nocTargAddr  = 0x00 // endpoint: source of a read or write, target of an atomic or inline write
 	nocRetAddr   = 0x0c // endpoint: destination of a read or write, or of the result of an atomic
 	nocPacketTag = 0x18 // transaction id
 	nocCtrl      = 0x1c // kind of the request
@@ -47,7 +47,7 @@ const (
 	transactionIDs = 16     // of a network interface
 	tagID          = 10     // lowest bit of the transaction id in NOC_PACKET_TAG
 	coordinateBits = 12     // bits of a coordinate: 6 for x and 6 for y
-	requestsMax    = 2      // a request may start a second one, but that must not start a third
+	requestsMax    = 2      // a request may start a second request, which must not start a third
 	tableEntries   = 8      // coordinates in a translation table
 	atIncrement    = 0x107c // value of NOC_AT_LEN_BE: get and increment a 32-bit number
 )
@@ -57,7 +57,7 @@ const (
 	ctrlAtomic      = 1 << 0
 	ctrlWrite       = 1 << 1
 	ctrlInline      = 1 << 3 // the data to write are in NOC_AT_DATA
-	ctrlResponse    = 1 << 4 // the target sends a response (the request is not posted)
+	ctrlResponse    = 1 << 4 // the target sends a response; without it, the request is posted
 	ctrlMulticast   = 1 << 5
 	ctrlPathReserve = 1 << 8
 	ctrlSrcInclude  = 1 << 17 // a multicast includes the tile that sends it
@@ -67,8 +67,8 @@ const (
 	ctrlIgnored = 1<<6 | 1<<7 | 7<<13
 )
 
-// nocTraits describes the properties of network interfaces that differ between the chips: ttsim
-// v1.10.0 data/{wh,bh}/tile_regs.json, src/config.h and src/tile.cpp.
+// nocTraits describes what differs between the network interfaces of the chips: ttsim v1.10.0
+// data/{wh,bh}/tile_regs.json, src/config.h and src/tile.cpp.
 type nocTraits struct {
 	stride    uint64 // bytes from the registers of one command buffer to those of the next
 	atData    uint64 // offset of NOC_AT_DATA in a command buffer
@@ -103,14 +103,13 @@ var (
 	})
 )
 
-// niuRegister implements a load from and a store to a register of a network interface. A function
-// is nil if the register does not support the access.
+// niuRegister is a register of a network interface. A function is nil if the register does not
+// support the access.
 type niuRegister struct {
 	load  func(n *niu, offset uint64) uint32
 	store func(n *niu, offset uint64, value uint32) error
 }
 
-// withRegisters returns a copy of c to which it has added the table of all registers.
 func withRegisters(c nocTraits) *nocTraits {
 	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	c.registers = map[uint64]niuRegister{
@@ -143,8 +142,7 @@ func withRegisters(c nocTraits) *nocTraits {
 	return &c
 }
 
-// addBuffer adds the registers of a command buffer to the table. first is the offset of the first
-// register.
+// addBuffer adds the registers of a command buffer to the table, from the offset `first` on.
 func (c *nocTraits) addBuffer(first uint64) {
 	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	for _, r := range []uint64{nocTargAddr, nocTargAddr + 4, nocRetAddr, nocRetAddr + 4, nocCtrl,
@@ -163,8 +161,7 @@ func (c *nocTraits) addBuffer(first uint64) {
 	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).loadWord, (*niu).startRequest}
 }
 
-// niu is a network interface of a Tensix tile. It executes a request during the store that starts
-// the request.
+// niu is a network interface. It executes a request during the store that starts the request.
 type niu struct {
 	tile   *coreTile
 	traits *nocTraits
@@ -172,15 +169,13 @@ type niu struct {
 	words  map[uint64]uint32 // values of the registers, by offset
 }
 
-// newNIU returns a network interface of the tile t in the state after power-up.
 func newNIU(t *coreTile, second bool) niu {
 	columns, rows := masksWithoutTensix(t.tiles.grid)
 	return niu{tile: t, traits: t.tiles.traits.noc, second: second,
 		words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}
 }
 
-// masksWithoutTensix returns the masks of the columns and of the rows of a grid that contain no
-// Tensix tile.
+// masksWithoutTensix returns the masks of the columns and of the rows that contain no Tensix tile.
 func masksWithoutTensix(g *chips.Grid) (columns, rows uint32) {
 	columns, rows = 1<<len(g.Rows[0])-1, 1<<len(g.Rows)-1
 	for y, row := range g.Rows {
@@ -194,13 +189,11 @@ func masksWithoutTensix(g *chips.Grid) (columns, rows uint32) {
 	return columns, rows
 }
 
-// hasRegister reports whether a register at an offset supports op.
 func (n *niu) hasRegister(offset uint64, op Op) bool {
 	r := n.traits.registers[offset]
 	return op == Load && r.load != nil || op == Store && r.store != nil
 }
 
-// load executes a load from a register. ok is false if no register at the offset supports it.
 func (n *niu) load(offset uint64) (value uint32, ok bool) {
 	if r := n.traits.registers[offset]; r.load != nil {
 		return r.load(n, offset), true
@@ -208,7 +201,6 @@ func (n *niu) load(offset uint64) (value uint32, ok bool) {
 	return 0, false
 }
 
-// store executes a store to a register.
 func (n *niu) store(offset uint64, value uint32) error {
 	if r := n.traits.registers[offset]; r.store != nil {
 		return r.store(n, offset, value)
@@ -219,13 +211,11 @@ func (n *niu) store(offset uint64, value uint32) error {
 // loadWord implements a load from a register that returns the stored value.
 func (n *niu) loadWord(offset uint64) uint32 { return n.words[offset] }
 
-// storeWord implements a store to a register that only keeps the value.
 func (n *niu) storeWord(offset uint64, value uint32) error {
 	n.words[offset] = value
 	return nil
 }
 
-// nodeID implements a load from NOC_NODE_ID.
 func (n *niu) nodeID(uint64) uint32 { return nodeID(n.grid(), n.tile.at, n.second) }
 
 // nodeID returns the value of NOC_NODE_ID: the coordinate of the tile (6 bits each for x and y),
@@ -239,24 +229,21 @@ func nodeID(g *chips.Grid, at chips.Tile, second bool) uint32 {
 	return forward<<28 | uint32(rows)<<19 | uint32(columns)<<12 | coordinateOf(at)
 }
 
-// logicalID implements a load from NOC_ID_LOGICAL: the translated coordinate of the tile.
 func (n *niu) logicalID(uint64) uint32 { return coordinateOf(logicalTile(n.grid(), n.tile.at)) }
 
-// grid returns the grid of the chip's tiles.
 func (n *niu) grid() *chips.Grid { return n.tile.tiles.grid }
 
-// size returns the number of columns and rows of the grid.
 func (n *niu) size() (columns, rows uint8) {
 	g := n.grid()
 	return uint8(len(g.Rows[0])), uint8(len(g.Rows))
 }
 
-// coordinateOf returns the coordinate of a tile as registers contain it.
+// coordinateOf returns coordinates as registers contain them.
 func coordinateOf(t chips.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
 
-// translationTable implements a load from one of the eight registers with translation tables, four
-// for columns and four for rows. A register contains eight entries of 4 bits. An entry is the
-// physical coordinate on this NoC that belongs to a translated coordinate.
+// translationTable implements a load from one of the eight registers with translation tables, first
+// four for columns, then four for rows. A register has eight entries of 4 bits. An entry is the
+// physical coordinate on this NoC of a translated coordinate.
 func (n *niu) translationTable(offset uint64) (value uint32) {
 	g, table := n.grid(), (offset-n.traits.tables)/4
 	columns, rows := n.size()
@@ -331,8 +318,8 @@ var errChainTooLong = fmt.Errorf("NoC requests may start each other in chains of
 	"requests", requestsMax)
 
 // startRequest implements a store to NOC_CMD_CTRL: it executes the request in the command buffer. A
-// request that writes to a register of a network interface may start another request. That request
-// must not start a third one, because some chains of requests would never end.
+// request that writes to a register of a network interface may start another request. The length of
+// such chains is limited, because some would never end.
 func (n *niu) startRequest(offset uint64, value uint32) error {
 	if value != 1 {
 		return fmt.Errorf("NOC_CMD_CTRL must be 1, not %#x", value)
@@ -350,7 +337,6 @@ func (n *niu) startRequest(offset uint64, value uint32) error {
 	return nil
 }
 
-// number returns the number of the NoC that the network interface belongs to.
 func (n *niu) number() int {
 	if n.second {
 		return 1

@@ -1,8 +1,5 @@
 package mock
 
-// This file executes the requests that RISC-V cores make through network interfaces: reads,
-// writes, multicasts and atomic increments.
-
 import (
 	"cmp"
 	"fmt"
@@ -11,15 +8,15 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// request is a request that was decoded from the registers of a command buffer.
+// request is decoded from the registers of a command buffer.
 type request struct {
 	*niu
 	ctrl   uint32   // NOC_CTRL
 	length uint32   // NOC_AT_LEN_BE: number of bytes, byte enables, or kind of the atomic
 	id     uint32   // transaction id
 	data   uint32   // NOC_AT_DATA
-	targ   endpoint // source of a read or write, or target of an atomic or inline write
-	ret    endpoint // destination of a read or write, or of the result of an atomic
+	targ   endpoint // NOC_TARG_ADDR
+	ret    endpoint // NOC_RET_ADDR
 }
 
 // endpoint is an address in a tile or, for the destination of a multicast, in each tile of a
@@ -30,7 +27,7 @@ type endpoint struct {
 	first, tile chips.Tile // corners of the rectangle; equal if there is only one tile
 }
 
-// executeRequest executes the request in a command buffer. buffer is the offset of its registers.
+// executeRequest executes the request in the command buffer whose registers begin at an offset.
 func (n *niu) executeRequest(buffer uint64) error {
 	q := request{
 		niu:    n,
@@ -69,7 +66,7 @@ func (n *niu) executeRequest(buffer uint64) error {
 	return fmt.Errorf("NOC_CTRL is %#x, a request that the simulator does not implement", q.ctrl)
 }
 
-// endpointAt decodes the coordinate and address in the registers LO, MID and HI at an offset.
+// endpointAt decodes the registers LO, MID and HI at an offset.
 func (n *niu) endpointAt(offset uint64) endpoint {
 	lo, mid := uint64(n.words[offset]), uint64(n.words[offset+4])
 	if n.traits.wide {
@@ -101,9 +98,9 @@ func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 
 // tileOf returns the tile at a coordinate of this NoC, in NoC 0 coordinates. Physical coordinates
 // of NoC 1 count from the opposite corner of the grid. Translated coordinates are the same on both
-// NoCs. Wormhole has both kinds, and Blackhole only translated coordinates. Like the maker's
-// simulator, tileOf rejects some coordinates in the columns of DRAM tiles (ttsim v1.10.0
-// src/tile.cpp, remap_virtual_coordinate).
+// NoCs. Wormhole has both kinds, Blackhole only translated coordinates. Like the maker's simulator,
+// tileOf rejects some coordinates in the columns of DRAM tiles (ttsim v1.10.0 src/tile.cpp,
+// remap_virtual_coordinate).
 func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	x, y := uint8(coordinate&63), uint8(coordinate>>6&63)
 	columns, rows := n.size()
@@ -129,8 +126,8 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	return t, nil
 }
 
-// checkOwnL1 checks that size bytes at an endpoint are in L1 (the memory) of the tile that makes
-// the request.
+// checkOwnL1 checks that the bytes at an endpoint are in L1 (the memory) of the tile that makes the
+// request.
 func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	if e.tile != q.tile.at {
 		return fmt.Errorf("the endpoint (%d,%d) must be the tile that makes the request", e.tile.X,
@@ -142,7 +139,6 @@ func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	return nil
 }
 
-// checkAlignment checks that the addresses of both endpoints are equal modulo align.
 func (q *request) checkAlignment(align uint64) error {
 	if (q.targ.address^q.ret.address)%align != 0 {
 		return fmt.Errorf("the addresses %#x and %#x must be equal modulo %d", q.targ.address,
@@ -151,7 +147,6 @@ func (q *request) checkAlignment(align uint64) error {
 	return nil
 }
 
-// checkLength checks that the length of the request is a valid length of a packet.
 func (q *request) checkLength() error {
 	if q.length < 1 || q.length > q.traits.packetMax {
 		return fmt.Errorf("the length is %d bytes, but a packet must have 1 to %d bytes", q.length,
@@ -209,7 +204,6 @@ func (q *request) payload() []byte {
 	return data
 }
 
-// countWrite updates the counters after a write to one tile.
 func (q *request) countWrite() {
 	if q.ctrl&ctrlResponse == 0 {
 		q.words[niuMstPostedWrReqSent]++
@@ -253,9 +247,9 @@ func (q *request) executeMulticast() error {
 }
 
 // multicastCorners returns the corners of the rectangle of a multicast in NoC 0 coordinates, with
-// the smaller coordinates first. Packets travel in opposite directions on the two NoCs; therefore
-// the corners in a request on NoC 1 are in the opposite order. multicastCorners rejects rectangles
-// that wrap around the edge of the grid, because the maker's simulator does not implement them.
+// the smaller coordinates first. In a request on NoC 1, the corners are in the opposite order,
+// because packets travel in the opposite direction. multicastCorners rejects rectangles that wrap
+// around the edge of the grid, because the maker's simulator does not implement them.
 func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 	first, last = q.ret.first, q.ret.tile
 	if q.second {
@@ -270,15 +264,14 @@ func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 	return first, last, err
 }
 
-// isExcluded reports whether a multicast skips the tile t: because it is in a column or row that
-// the router skips, or because it makes the request and the request does not include it.
+// isExcluded reports whether a multicast skips the tile t: t is in a column or row that the router
+// skips, or t sends a request that does not include its sender.
 func (q *request) isExcluded(t chips.Tile) bool {
 	return q.words[routerCfg1]>>t.X&1 != 0 || q.words[routerCfg3]>>t.Y&1 != 0 ||
 		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
 }
 
-// countMulticast updates the counters after a multicast: one request, and one response from each of
-// the reached tiles.
+// countMulticast counts one request and, unless it is posted, one response from each reached tile.
 func (q *request) countMulticast(reached uint32) {
 	if q.ctrl&ctrlResponse == 0 {
 		q.words[niuMstPostedWrReqSent]++
@@ -290,8 +283,8 @@ func (q *request) countMulticast(reached uint32) {
 	q.words[outstanding] = uint32(uint8(q.words[outstanding] + 1 - reached))
 }
 
-// executeIncrement adds NOC_AT_DATA to a word in a tile, and writes the previous value of the word
-// to L1 of the tile that makes the request. It does so even if the request is posted.
+// executeIncrement adds NOC_AT_DATA to a word in a tile. Even for a posted request, it writes the
+// previous value of the word to L1 of the tile that makes the request.
 func (q *request) executeIncrement() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
@@ -357,8 +350,8 @@ func (q *request) executeInlineWrite() error {
 	return nil
 }
 
-// enablesWord reports whether byte enables select exactly the 4-byte word at an address. Bit n of
-// enables stands for byte n of the aligned block of 16 or 32 bytes that contains the address.
+// enablesWord reports whether byte enables select exactly the 4-byte word at an address. Bit n
+// stands for byte n of the aligned block of 16 or 32 bytes that contains the address.
 func enablesWord(enables uint32, address uint64) bool {
 	shift := bits.TrailingZeros32(enables)
 	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16

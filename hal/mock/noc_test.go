@@ -30,7 +30,7 @@ type nocChip struct {
 	clearOffset     uint32      // offset of NOC_CLEAR_OUTSTANDING_REQ_CNT
 }
 
-// coordinate returns a coordinate as the registers of the network encode it.
+// coordinate returns the encoding of the network's registers.
 func coordinate(x, y uint32) uint32 { return y<<6 | x }
 
 var nocChips = []nocChip{
@@ -149,7 +149,7 @@ func TestTilesSynchronizeThroughASemaphore(t *testing.T) {
 }
 
 // TestTileStartsOtherTiles starts cores of tiles that the host has never accessed. A kernel sends
-// them their program by a multicast, and releases them from reset by stores to their registers.
+// the tiles their program by a multicast, and releases the cores by stores to the reset registers.
 func TestTileStartsOtherTiles(t *testing.T) {
 	const program = 0x20000
 	hello := []uint32{
@@ -191,8 +191,8 @@ func TestTileStartsOtherTiles(t *testing.T) {
 	}
 }
 
-// requestStores returns a list for poke: the stores that make command buffer 0 of NoC 0 send a
-// request.
+// requestStores returns a list for the program poke: stores that make command buffer 0 of NoC 0
+// send a request.
 func (c *nocChip) requestStores(ctrl, length, targ, targAddress, ret, retAddress uint32) []uint32 {
 	const niu = niu0
 	list := []uint32{niu + 0x00, targAddress, niu + 0x0c, retAddress, niu + 0x1c, ctrl, niu + 0x20,
@@ -279,7 +279,7 @@ func TestTilesReachHostMemory(t *testing.T) {
 			t.Fatalf("%s: host windows at %#x and %#x, want %#x and %#x", c.board.Name,
 				first.BusAddress, second.BusAddress, noc, noc+0x2000)
 		}
-		// hostRequest returns the stores of a request between L1 and host memory.
+		// A request between L1 and host memory.
 		hostRequest := func(ctrl, size uint32, address uint64, local uint32, write bool) []uint32 {
 			list := c.requestStores(ctrl, size, pcie[c.board], uint32(address), c.coordinates[0][0],
 				local)

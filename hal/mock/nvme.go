@@ -1,7 +1,6 @@
 package mock
 
-// This file models the registers and queues of QEMU's NVMe controller. Section numbers in this
-// file and in nvme_command.go are those of the specification NVM Express 1.4.
+// Section numbers here and in nvme_command.go are those of the specification NVM Express 1.4.
 
 import (
 	"fmt"
@@ -21,8 +20,8 @@ const (
 	nvmeAQA      = 0x24   // admin queue attributes
 	nvmeASQ      = 0x28   // bus address of the admin submission queue
 	nvmeACQ      = 0x30   // bus address of the admin completion queue
-	nvmeCMBLOC   = 0x38   // location of the controller memory buffer; 0, because there is none
-	nvmeCMBSZ    = 0x3c   // size of the controller memory buffer; 0, because there is none
+	nvmeCMBLOC   = 0x38   // location of the controller memory buffer; 0: there is none
+	nvmeCMBSZ    = 0x3c   // size of the controller memory buffer; 0: there is none
 	nvmeDoorbell = 0x1000 // first doorbell; the others follow, 4 bytes apart (CAP.DSTRD is 0)
 )
 
@@ -43,16 +42,16 @@ const (
 	cstsSHST   = 3 << 2   // mask of the shutdown status
 	cstsDone   = 2 << 2   // shutdown status: complete
 
-	nvmeQueues    = 4       // number of submission queues, including the admin queue
-	nvmeBlock     = 512     // bytes of a block
-	nvmeBlocks    = 2048    // blocks of the namespace
-	nvmePagesMax  = 128     // largest number of pages of one transfer: MDTS is 7
-	nvmeVendor    = 0x1b36  // PCI vendor id
-	nvmeWorkNs    = 1000    // nanoseconds from a store to a register until the controller reacts
-	submission    = 64      // bytes of an entry of a submission queue
-	completion    = 16      // bytes of an entry of a completion queue
-	prpEntry      = 8       // bytes of an entry of a PRP list
-	phaseOfStatus = 1 << 16 // phase bit in the status word of a completion queue entry
+	nvmeQueues     = 4       // submission queues and completion queues, including the admin queues
+	nvmeBlock      = 512     // bytes of a block
+	nvmeBlocks     = 2048    // blocks of the namespace
+	nvmePagesMax   = 128     // largest number of pages of one transfer: MDTS is 7
+	nvmeVendor     = 0x1b36  // PCI vendor id
+	nvmeWorkNs     = 1000    // nanoseconds from a store to a register until the controller reacts
+	submissionSize = 64      // bytes of an entry of a submission queue
+	completionSize = 16      // bytes of an entry of a completion queue
+	prpEntry       = 8       // bytes of an entry of a PRP list
+	phaseOfStatus  = 1 << 16 // phase bit in the status word of a completion queue entry
 )
 
 // nvmeStatus is a status code with its type in bits 8 to 10 (section 4.6.1.2).
@@ -74,15 +73,15 @@ const (
 	nvmeInvalidDeletion  nvmeStatus = 0x10c
 )
 
-// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and one interrupt. As
-// the specification requires, an invalid command completes with an error status, and invalid
-// admin queues set CSTS.CFS. If the specification forbids an access without defining its
-// effect, the model rejects the access.
+// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB. All its vectors raise the
+// same interrupt. As the specification requires, an invalid command completes with an error status,
+// and invalid admin queues set CSTS.CFS. If the specification forbids an access without defining
+// its effect, the model rejects the access.
 type Nvme struct {
 	cc, csts uint32                // values of CC and CSTS
 	admin    map[uint64]uint64     // values of AQA, ASQ and ACQ, by offset
 	masked   uint32                // interrupt mask
-	vectors  uint32                // enabled ones; 0: only vector 0
+	vectors  uint32                // number of enabled vectors; 0: only vector 0
 	raise    func()                // sends the interrupt message; may be nil
 	due      int64                 // nanoseconds until the controller reacts; 0: no pending work
 	sq, cq   [nvmeQueues]nvmeQueue // submission and completion queues; 0: admin queues
@@ -96,13 +95,12 @@ type Nvme struct {
 type nvmeQueue struct {
 	bus        uint64 // bus address of entry 0
 	entries    uint32 // number of entries; 0 if the queue does not exist
-	head, tail uint32 // index of the first used entry, and of the first free entry
+	head, tail uint32 // indices of the first used and of the first free entry
 	phase      uint32 // phase bit of the next completion: phaseOfStatus or 0
 	cq         uint32 // of a submission queue: number of its completion queue
 	interrupts bool   // of a completion queue: each completion raises the interrupt
 }
 
-// nextIndex returns the index of the entry after entry i.
 func (q *nvmeQueue) nextIndex(i uint32) uint32 { return (i + 1) % q.entries }
 
 // NewNvme returns an Nvme that is disabled, with a namespace of zeros.
@@ -162,8 +160,8 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	return value >> shift & fbs.WidthMask(width), hal.OK
 }
 
-// registerAt returns the offset of the register that contains an address, and the number of bits
-// of the register below that address. It is 32 for the upper half of a register of 8 bytes.
+// registerAt returns the offset of the register at an address. `shift` is 32 for the upper half of
+// a register of 8 bytes, else 0.
 func (n *Nvme) registerAt(address uint64) (first uint64, shift int) {
 	switch address {
 	case nvmeCAP + 4, nvmeASQ + 4, nvmeACQ + 4:
@@ -196,7 +194,6 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// storeCC executes a store to CC (section 3.1.5).
 func (n *Nvme) storeCC(value uint32) hal.Code {
 	enabled, enable := n.cc&ccEN != 0, value&ccEN != 0
 	switch {
@@ -213,8 +210,7 @@ func (n *Nvme) storeCC(value uint32) hal.Code {
 	return hal.OK
 }
 
-// storeDoorbell executes a store to the doorbell at an offset from the first doorbell (end of
-// section 3.1).
+// storeDoorbell takes the offset from the first doorbell (end of section 3.1).
 func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	id := offset / 8
 	queues, kind := &n.sq, "submission"
@@ -232,8 +228,8 @@ func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 			value)
 	}
 	q := &queues[id]
-	// A store to a submission doorbell sets the tail of the queue, and a store to a completion
-	// doorbell sets the head. Reject a value that is outside the used or free entries.
+	// A completion doorbell sets the head of its queue, and may only consume used entries. A
+	// submission doorbell sets the tail, and may only add entries.
 	inside, moved := (q.tail+q.entries-q.head)%q.entries, (value+q.entries-q.head)%q.entries
 	if kind == "completion" {
 		if moved == 0 || moved > inside {
@@ -252,7 +248,6 @@ func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	return hal.OK
 }
 
-// refuse returns hal.Refused and stores the reason.
 func (n *Nvme) refuse(format string, args ...any) hal.Code {
 	n.reason = fmt.Sprintf(format, args...)
 	return hal.Refused
@@ -295,8 +290,7 @@ func (n *Nvme) createAdminQueues() {
 	n.csts |= cstsRDY
 }
 
-// executeQueue executes the commands of submission queue id, until the queue is empty or its
-// completion queue is full.
+// executeQueue stops when the submission queue is empty or its completion queue is full.
 func (n *Nvme) executeQueue(id uint32) {
 	q := &n.sq[id]
 	for q.head != q.tail && n.csts&cstsCFS == 0 {
@@ -304,7 +298,7 @@ func (n *Nvme) executeQueue(id uint32) {
 		if c.nextIndex(c.tail) == c.head {
 			return
 		}
-		command := n.host.Bytes(q.bus+uint64(q.head)*submission, submission)
+		command := n.host.Bytes(q.bus+uint64(q.head)*submissionSize, submissionSize)
 		if command == nil {
 			n.csts = cstsCFS
 			return
@@ -316,12 +310,12 @@ func (n *Nvme) executeQueue(id uint32) {
 	}
 }
 
-// postCompletion writes an entry to the completion queue of submission queue id (section 4.6).
-// command is the identifier of the completed command.
+// postCompletion writes an entry to the completion queue of the submission queue `id` (section
+// 4.6). `command` is the identifier of the completed command.
 func (n *Nvme) postCompletion(id, command, result uint32, status nvmeStatus) {
 	q := &n.sq[id]
 	c := &n.cq[q.cq]
-	entry := n.host.Bytes(c.bus+uint64(c.tail)*completion, completion)
+	entry := n.host.Bytes(c.bus+uint64(c.tail)*completionSize, completionSize)
 	if entry == nil {
 		n.csts = cstsCFS
 		return

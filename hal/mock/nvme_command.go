@@ -1,17 +1,13 @@
 package mock
 
-// This file executes the commands of QEMU's NVMe controller. Section numbers are those of the
-// specification NVM Express 1.4.
-
 import "encoding/binary"
 
 // nvmeCommand is an entry of a submission queue (section 4.2).
-type nvmeCommand [submission]byte
+type nvmeCommand [submissionSize]byte
 
-// opcode returns the opcode of the command.
 func (c *nvmeCommand) opcode() byte { return c[0] }
 
-// dw returns the 32-bit word with the given index (dword i in the specification).
+// dw returns dword i of the specification: 32 bits.
 func (c *nvmeCommand) dw(i int) uint32 { return binary.LittleEndian.Uint32(c[4*i:]) }
 
 // prp1 returns the first PRP entry: the bus address at which the data begin.
@@ -35,14 +31,13 @@ const (
 
 	featureQueues = 7 // feature identifier: number of queues
 
-	// rwFlags is the mask of the bits in dword 12 of a read or write that must be 0. The flags
-	// limited retry and force unit access are not in the mask, because a controller may ignore
-	// them. It may also ignore the hints in the lowest byte of dword 13.
+	// rwFlags is the mask of the bits in dword 12 of a read or write that must be 0. It does not
+	// have the flags limited retry and force unit access, because a controller may ignore them. A
+	// controller may also ignore the hints in the lowest byte of dword 13.
 	rwFlags = 0x3fff_0000
 )
 
-// execute executes the command c of submission queue id. It returns the command-specific result
-// and the status.
+// execute executes a command of the submission queue `id`. `result` depends on the command.
 func (n *Nvme) execute(id uint32, c *nvmeCommand) (result uint32, s nvmeStatus) {
 	// This controller does not support fused operations, scatter-gather lists and metadata.
 	if c[1] != 0 || c.dw(2)|c.dw(3)|c.dw(4)|c.dw(5) != 0 {
@@ -68,8 +63,8 @@ func (n *Nvme) execute(id uint32, c *nvmeCommand) (result uint32, s nvmeStatus) 
 	return 0, nvmeInvalidOpcode
 }
 
-// setFeatures executes a Set Features command. It supports only the feature Number of Queues
-// (section 5.21.1.7), and always returns the fixed number of queues.
+// setFeatures supports only the feature Number of Queues (section 5.21.1.7), whose result is the
+// fixed number of queues.
 func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 	if c.dw(10) != featureQueues || c.dw(11)&0xffff == 0xffff || c.dw(11)>>16 == 0xffff {
 		return 0, nvmeInvalidField
@@ -79,12 +74,12 @@ func (n *Nvme) setFeatures(c *nvmeCommand) (result uint32, s nvmeStatus) {
 			return 0, nvmeSequenceError
 		}
 	}
-	const most = nvmeQueues - 2 // number of I/O queues minus one, as the result requires
+	const most = nvmeQueues - 2 // the result has the number of I/O queues minus one
 	return most | most<<16, nvmeOK
 }
 
 // newQueue checks the fields that Create I/O Submission Queue and Create I/O Completion Queue have
-// in common (sections 5.3 and 5.4). It returns the entry of queues for the new queue.
+// in common (sections 5.3 and 5.4). It returns the element of `queues` for the new queue.
 func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (
 	q *nvmeQueue, s nvmeStatus) {
 	id, last := c.dw(10)&0xffff, c.dw(10)>>16
@@ -101,7 +96,6 @@ func (n *Nvme) newQueue(c *nvmeCommand, queues *[nvmeQueues]nvmeQueue) (
 	return &queues[id], nvmeOK
 }
 
-// createCQ executes a Create I/O Completion Queue command.
 func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	q, s := n.newQueue(c, &n.cq)
 	switch {
@@ -117,7 +111,6 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	return nvmeOK
 }
 
-// createSQ executes a Create I/O Submission Queue command.
 func (n *Nvme) createSQ(c *nvmeCommand) nvmeStatus {
 	q, s := n.newQueue(c, &n.sq)
 	cq := c.dw(11) >> 16
@@ -135,7 +128,6 @@ func (n *Nvme) createSQ(c *nvmeCommand) nvmeStatus {
 	return nvmeOK
 }
 
-// deleteSQ executes a Delete I/O Submission Queue command.
 func (n *Nvme) deleteSQ(id uint32) nvmeStatus {
 	if id == 0 || id >= nvmeQueues || n.sq[id].entries == 0 {
 		return nvmeInvalidQueue
@@ -144,8 +136,7 @@ func (n *Nvme) deleteSQ(id uint32) nvmeStatus {
 	return nvmeOK
 }
 
-// deleteCQ executes a Delete I/O Completion Queue command. It fails while a submission queue uses
-// the completion queue.
+// deleteCQ fails while a submission queue uses the completion queue.
 func (n *Nvme) deleteCQ(id uint32) nvmeStatus {
 	if id == 0 || id >= nvmeQueues || n.cq[id].entries == 0 {
 		return nvmeInvalidQueue
@@ -172,8 +163,7 @@ const (
 	nvmeName       = "nqn.2019-08.org.qemu:mock"
 )
 
-// identify executes an Identify command (section 5.15): it copies the requested data structure to
-// host memory.
+// identify copies the requested data structure to host memory (section 5.15).
 func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 	page := n.scratch[:]
 	clear(page)
@@ -201,7 +191,6 @@ func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 	return n.transfer(c, page, true)
 }
 
-// identifyController writes the properties of the controller to page.
 func identifyController(page []byte) {
 	storeLittleEndian(page[0:], 2, nvmeVendor)
 	storeLittleEndian(page[2:], 2, 0x1af4)
@@ -238,10 +227,10 @@ func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	return n.transfer(c, n.disk[first*nvmeBlock:][:count*nvmeBlock], opcode == ioRead)
 }
 
-// transfer copies data to host memory if toHost is true, and otherwise from host memory to data.
-// The PRP entries of the command c are the bus addresses of the pages of host memory (section
-// 4.3). The first entry may point into a page. The second entry is the address of the second page
-// or, if there are more than two pages, of a PRP list with the addresses of all further pages.
+// transfer copies `data` to host memory, or from host memory if toHost is false. The PRP entries of
+// the command have the bus addresses of the pages of host memory (section 4.3). The first entry may
+// point into a page. The second entry is the address of the second page or, if there are more than
+// two pages, of a PRP list with the addresses of all further pages.
 func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	page, next := c.prp1(), c.prp2()
 	if page%4 != 0 {
@@ -275,10 +264,9 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	}
 }
 
-// listEntry reads the entry of a PRP list at the bus address at. It returns the entry, which is the
-// address of a page, and the bus address of the next entry. more is true if the list has further
-// entries. In that case the last entry in a page of the list is not the address of a data page, but
-// of the next page of the list.
+// listEntry reads the entry of a PRP list at a bus address: the address of a page. `next` is the
+// bus address of the entry after it. If the list has `more` entries, the last entry in a page of
+// the list is the address of the next page of the list instead.
 func (n *Nvme) listEntry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if at%prpEntry != 0 {
 		return 0, 0, nvmeInvalidPRP

@@ -71,7 +71,7 @@ func (b *nvmeSetup) statusAfterWork() uint64 {
 	return load(b.T, b.device, &b.regs, nvmeCSTS, 4)
 }
 
-// createQueues enables the controller and creates the I/O queues 1.
+// createQueues enables the controller and creates submission and completion queue 1.
 func (b *nvmeSetup) createQueues() *nvmeSetup {
 	b.Helper()
 	if got := b.enable(ccUsable | ccEN); got != cstsRDY {
@@ -99,11 +99,11 @@ func (b *nvmeSetup) run(queue uint32, c sqe) (result uint32, s nvmeStatus) {
 	b.tails[queue]++
 	c[0] |= (n & 0xffff) << 16
 	for i, dw := range c {
-		binary.LittleEndian.PutUint32(b.memory[sq+slot*submission+uint32(i)*4:], dw)
+		binary.LittleEndian.PutUint32(b.memory[sq+slot*submissionSize+uint32(i)*4:], dw)
 	}
 	b.store(uint64(nvmeDoorbell+8*queue), 4, uint64(n+1)%queueEntries)
 	b.device.Sleep(nvmeWorkNs)
-	entry := b.memory[cq+slot*completion:][:completion]
+	entry := b.memory[cq+slot*completionSize:][:completionSize]
 	dw := func(i int) uint32 { return binary.LittleEndian.Uint32(entry[4*i:]) }
 	if dw(3)&0xffff != n&0xffff || dw(3)>>16&1 != (lap+1)&1 ||
 		dw(2) != (n+1)%queueEntries|queue<<16 {
@@ -114,7 +114,6 @@ func (b *nvmeSetup) run(queue uint32, c sqe) (result uint32, s nvmeStatus) {
 	return dw(0), nvmeStatus(dw(3) >> 17)
 }
 
-// expectStatus runs a command and checks its status.
 func (b *nvmeSetup) expectStatus(want nvmeStatus, queue uint32, c sqe) {
 	b.Helper()
 	if _, got := b.run(queue, c); got != want {
@@ -175,9 +174,9 @@ func TestNvmeTransfersPagesOfPRPLists(t *testing.T) {
 	}
 }
 
-// writePRPList returns PRP2 for a transfer at dataOffset + offset: the address of the second page,
-// or of a list of pages, which it writes. A list begins near the end of its page, so that a long
-// list must continue in another page.
+// writePRPList returns PRP2 for a transfer at dataOffset + `offset`: the address of the second
+// page, or of a list of pages, which writePRPList writes. The list begins near the end of its page,
+// so that a long list must continue in another page.
 func (b *nvmeSetup) writePRPList(offset, size uint32) uint32 {
 	page := uint32(b.bus) + dataOffset + pageSize
 	if rest := int(size) - int(pageSize-offset); rest <= pageSize {
@@ -282,7 +281,7 @@ func TestNvmeQueuesKeepTheirOrder(t *testing.T) {
 		"this doorbell is for submission queue 1, which does not exist")
 }
 
-// expectRejectedStore stores 4 bytes and checks that the device rejects this for the reason.
+// expectRejectedStore checks that the device rejects a store of 4 bytes for the reason.
 func expectRejectedStore(t *testing.T, d *Device, a *hal.Aperture, offset, value uint64,
 	reason string) {
 	t.Helper()
@@ -296,12 +295,13 @@ func expectRejectedStore(t *testing.T, d *Device, a *hal.Aperture, offset, value
 func TestNvmeWaitsForRoomInTheCompletionQueue(t *testing.T) {
 	b := newNvmeSetup(t).createQueues()
 	for slot := range uint32(queueEntries - 1) {
-		storeLittleEndian(b.memory[sqOffset+slot*submission:], 8, 1<<32|uint64(slot)<<16|ioFlush)
+		storeLittleEndian(b.memory[sqOffset+slot*submissionSize:], 8,
+			1<<32|uint64(slot)<<16|ioFlush)
 		b.store(nvmeDoorbell+8, 4, uint64(slot+1))
 		b.device.Sleep(nvmeWorkNs)
 	}
-	last := b.memory[cqOffset+(queueEntries-1)*completion:][:completion]
-	storeLittleEndian(b.memory[sqOffset+(queueEntries-1)*submission:], 8, 1<<32|77<<16|ioFlush)
+	last := b.memory[cqOffset+(queueEntries-1)*completionSize:][:completionSize]
+	storeLittleEndian(b.memory[sqOffset+(queueEntries-1)*submissionSize:], 8, 1<<32|77<<16|ioFlush)
 	b.store(nvmeDoorbell+8, 4, 0)
 	b.device.Sleep(nvmeWorkNs)
 	if loadLittleEndian(last[12:], 4) != 0 {
@@ -498,8 +498,8 @@ func TestNvmeInterruptsForCompletions(t *testing.T) {
 	expectInterrupts("not masked", 1)
 }
 
-// TestNvmeAcceptsAllCommandSets enables all supported command sets, and sends the commands that
-// Linux sends then. NVM is the only supported command set.
+// TestNvmeAcceptsAllCommandSets enables all supported command sets (only NVM), and sends the
+// commands that Linux then sends.
 func TestNvmeAcceptsAllCommandSets(t *testing.T) {
 	b := newNvmeSetup(t)
 	if got := b.enable(ccUsable | ccAllSets | ccEN); got != cstsRDY {

@@ -1,14 +1,14 @@
 package mock
 
-// This file models the outbound translation (iATU) of devices with tiles: it translates
-// addresses that tiles use to bus addresses of host memory.
+// The outbound translation (iATU) of devices with tiles translates addresses that tiles use to bus
+// addresses of host memory.
 
-// enabled is the bit of region_ctrl_2 that enables a region (tt-kmd, REGION_EN).
-const enabled = 1 << 31
+// regionEnabled is the bit of region_ctrl_2 that enables a region (tt-kmd, REGION_EN).
+const regionEnabled = 1 << 31
 
-// busAddress returns the bus address of size bytes that tiles access at the address noc. ok is
-// false unless one enabled region of the translation contains all these bytes. The offsets of
-// the registers are those of boards.OutboundTranslation.ProgramRegion.
+// busAddress returns the bus address of the `size` bytes that tiles access at the address `noc`.
+// `ok` is false unless one enabled region of the translation contains all these bytes. The offsets
+// of the registers are those of boards.OutboundTranslation.ProgramRegion.
 func (d *Device) busAddress(noc, size uint64) (bus uint64, ok bool) {
 	o := d.board.Outbound
 	register := func(region int, at uint64) uint64 {
@@ -18,7 +18,7 @@ func (d *Device) busAddress(noc, size uint64) (bus uint64, ok bool) {
 	}
 	offset := noc - o.NoCBase
 	for i := range o.RegionCount {
-		if register(i, 4)&enabled == 0 || register(i, 0) != uint64(o.RegionType) {
+		if register(i, 4)&regionEnabled == 0 || register(i, 0) != uint64(o.RegionType) {
 			continue
 		}
 		base, limit := register(i, 0x08)|register(i, 0x0c)<<32, register(i, 0x10)

@@ -7,8 +7,7 @@ import (
 	"lightmetal/hal"
 )
 
-// TestTilesReachMemoryThroughTheAddressTranslation checks which host memory the tiles reach: only
-// what an enabled region of the address translation covers.
+// The tiles reach only host memory that an enabled region of the address translation covers.
 func TestTilesReachMemoryThroughTheAddressTranslation(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		d, o := New(b), b.Outbound

@@ -1,8 +1,5 @@
 package mock
 
-// This file plays back a recording: the mock accepts only the recorded accesses, and its loads
-// return the recorded values.
-
 import (
 	"fmt"
 
@@ -15,7 +12,7 @@ import (
 // the recorded value. An access consists of parts: in memory each byte is a part, elsewhere the
 // complete access is one part.
 type playback struct {
-	want     [][]expected                     // recorded accesses, chunkMost in a part
+	want     [][]expected                     // recorded accesses, in chunks of chunkMost
 	count    int                              // number of accesses in want
 	next     int                              // index in want of the next expected access
 	part     int                              // index of the next expected part of that access
@@ -23,13 +20,14 @@ type playback struct {
 	total    int                              // number of parts of all accesses
 	reason   string                           // reason for the last rejection
 	last     map[Place]Access                 // last load of each place since the last store
-	bytewise func(at Place, width uint8) bool // each byte there is a part; nil: nowhere
+	bytewise func(at Place, width uint8) bool // whether each byte there is a part; nil: no byte is
 }
 
-// pollPlacesMost limits the memory for loads that a poll may repeat.
+// pollPlacesMost limits the size of playback.last.
 const pollPlacesMost = 1 << 16
 
-// chunkMost is a number of accesses. A growing list would be copied, and take twice its memory.
+// chunkMost is the number of accesses in a chunk of playback.want. A growing list would be copied,
+// and take twice its memory.
 const chunkMost = 1 << 12
 
 // expected is a recorded access, in few bytes, because a recording may have many millions.
@@ -39,9 +37,9 @@ type expected struct {
 	width           uint8
 	bar, x, y, tile uint8
 
-	// again is true if the access repeats a previous load of the same place with the same
-	// result, and no store was recorded in between. Such a load is optional, because a poll
-	// may make fewer loads than in the recording.
+	// again is true if the access repeats the previous load of the same place, with the same
+	// width and value, and no store is between them. Such a load is optional, because a poll may
+	// make fewer loads than in the recording.
 	again bool
 }
 
@@ -49,12 +47,11 @@ func (e *expected) access() Access {
 	return Access{e.op, Place{e.tile != 0, e.x, e.y, e.bar, e.address}, e.width, e.value}
 }
 
-// PlaybackBytewise returns a mock that accepts only the given accesses, in their order. Each
-// access must have the recorded place and width; a store must have the recorded value. In
-// memory, the mock compares each byte separately, because a client may copy memory in other
-// widths than the recorded ones. The client may configure other TLB windows than the recorded
-// ones if they lead to the same places. A Translator makes the same of a recording of accesses to
-// BARs.
+// PlaybackBytewise returns a mock that accepts only the given accesses, in their order. Each access
+// must have the recorded place and width; a store must have the recorded value. In memory, the mock
+// compares each byte separately, because a client may copy memory in other widths. The client may
+// use other TLB windows that lead to the same places. For a recording of accesses to BARs, see
+// NewTranslatedPlayback.
 func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	return NewWith(b, newPlaybackModel(b, accesses))
 }
@@ -75,7 +72,6 @@ func newPlaybackModel(b *boards.Board, accesses []Access) *playback {
 	return p
 }
 
-// expect adds accesses to those that the playback expects.
 func (p *playback) expect(accesses []Access) {
 	for _, a := range accesses {
 		if a.Op == Store || len(p.last) > pollPlacesMost {
@@ -100,7 +96,7 @@ func (p *playback) expect(accesses []Access) {
 	}
 }
 
-// forgetLoads replaces a large map: clear would take as long as for its largest size, each time.
+// forgetLoads replaces a large map: the time of clear depends on the largest size that the map had.
 func (p *playback) forgetLoads() {
 	if len(p.last) > 64 {
 		p.last = map[Place]Access{}
@@ -108,10 +104,8 @@ func (p *playback) forgetLoads() {
 	clear(p.last)
 }
 
-// at returns the recorded access with an index.
 func (p *playback) at(index int) *expected { return &p.want[index/chunkMost][index%chunkMost] }
 
-// partCount returns the number of parts of an access.
 func (p *playback) partCount(a *Access) int {
 	if p.bytewise == nil || !p.bytewise(a.Place, a.Width) {
 		return 1
@@ -119,7 +113,7 @@ func (p *playback) partCount(a *Access) int {
 	return int(a.Width)
 }
 
-// partOf returns the part of an access with the given index, as an access.
+// partOf returns a part of an access as an access.
 func (p *playback) partOf(a Access, part int) Access {
 	if p.partCount(&a) == 1 {
 		return a
@@ -131,7 +125,6 @@ func (p *playback) partOf(a Access, part int) Access {
 // currentPart returns the next expected part. The recording must not be at its end.
 func (p *playback) currentPart() Access { return p.partOf(p.at(p.next).access(), p.part) }
 
-// skipPart advances to the part after the next expected one.
 func (p *playback) skipPart() {
 	p.done++
 	a := p.at(p.next).access()
@@ -140,8 +133,8 @@ func (p *playback) skipPart() {
 	}
 }
 
-// isExpected reports whether got is the next expected part. If it is not, isExpected skips
-// optional loads and compares got with the parts after them.
+// isExpected reports whether `got` is the next expected part. It first skips optional loads that
+// differ from `got`.
 func (p *playback) isExpected(got Access) bool {
 	for ; p.next < p.count; p.skipPart() {
 		want := p.currentPart()
@@ -155,9 +148,9 @@ func (p *playback) isExpected(got Access) bool {
 	return false
 }
 
-// RemainingAccesses returns the number of accesses that a playback still expects, where each byte
-// of memory counts as an access. Optional loads at the end do not count. RemainingAccesses returns
-// 0 if the device is not a playback.
+// RemainingAccesses returns the number of accesses that a playback still expects, or 0 for a device
+// that is no playback. Each byte of memory counts as an access. Optional loads at the end do not
+// count.
 func (d *Device) RemainingAccesses() int {
 	p, ok := d.model.(*playback)
 	if !ok || p.isExpected(Access{}) {
@@ -192,8 +185,6 @@ func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// refuse returns hal.Refused, and stores a reason that names the access got and the expected
-// access.
 func (p *playback) refuse(got string) hal.Code {
 	if p.next == p.count {
 		p.reason = fmt.Sprintf("expected no access after the %d recorded accesses, but got a %s",
@@ -217,22 +208,22 @@ type Translator struct {
 	count  int // added accesses
 }
 
-// NewTranslator returns a translator that calls do with each access of a place.
+// NewTranslator returns a translator that calls `do` with each translated access.
 func NewTranslator(b *boards.Board, do func(Access)) *Translator {
 	t := &Translator{model: translatedAccesses{do: do}}
 	t.device = NewWith(b, &t.model)
 	return t
 }
 
-// NewTranslatedPlayback returns a playback as PlaybackBytewise does, and a translator that adds
-// accesses to it.
+// NewTranslatedPlayback returns a playback like PlaybackBytewise, and a translator that adds
+// accesses to the playback.
 func NewTranslatedPlayback(b *boards.Board) (*Translator, *Device) {
 	p := newPlaybackModel(b, nil)
 	t := NewTranslator(b, func(a Access) { p.expect([]Access{a}) })
 	return t, NewWith(b, p)
 }
 
-// Add adds the next access of the recording. It returns an error if a mock would reject it.
+// Add adds the next access of the recording. It fails for an access that a mock would reject.
 func (t *Translator) Add(a Access) error {
 	t.count++
 	if a.Place.Tile || a.Op != Load && a.Op != Store {
@@ -252,8 +243,8 @@ func (t *Translator) Add(a Access) error {
 	return nil
 }
 
-// translatedAccesses is a Model that accepts every access, and passes it on. All loads return
-// value.
+// translatedAccesses is a Model that accepts every access, and passes it to `do`. All loads return
+// `value`.
 type translatedAccesses struct {
 	value uint64
 	do    func(Access)

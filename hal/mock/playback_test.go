@@ -14,8 +14,7 @@ import (
 	"lightmetal/hal"
 )
 
-// newPlayback returns a device like PlaybackBytewise does, but without memory in which each byte is
-// compared separately.
+// newPlayback is PlaybackBytewise, but compares no byte separately.
 func newPlayback(b *boards.Board, accesses []Access) *Device {
 	p := &playback{last: map[Place]Access{}}
 	p.expect(accesses)
@@ -31,7 +30,7 @@ func readRecording(t *testing.T, name string) (accesses []Access) {
 	return accesses
 }
 
-// translateRecording reads a recording and translates its accesses to accesses of tiles.
+// translateRecording returns the accesses of a recording as accesses of tiles.
 func translateRecording(t *testing.T, b *boards.Board, name string) []Access {
 	t.Helper()
 	accesses, err := translate(b, readRecording(t, name))
@@ -77,8 +76,8 @@ func TestTranslateFindsTheTilesOfRecordings(t *testing.T) {
 	}
 }
 
-// The two recordings have the same program and data. After the translation, which removes windows,
-// and without the tile's row, they may differ only in the number of polls.
+// The two recordings have the same program and data. After the translation, which removes TLB
+// windows, and without the tile's row, they may differ only in the number of polls.
 func TestTranslationsOfOneProgramOnTwoBoardsAgree(t *testing.T) {
 	plain := func(b *boards.Board, name string) []Access {
 		accesses := translateRecording(t, b, name)

@@ -10,7 +10,7 @@ import (
 	"lightmetal/hal"
 )
 
-// accessBARs makes accesses to complete BARs until one is not OK, and returns its code.
+// accessBARs makes accesses to BARs, and returns the first code that is not OK.
 func accessBARs(d *Device, accesses ...Access) hal.Code {
 	for _, a := range accesses {
 		p := &port{d: d, bar: a.Place.Bar, size: d.bars[a.Place.Bar]}
@@ -235,7 +235,7 @@ func TestRejectedAccessesReportTheReason(t *testing.T) {
 	}
 }
 
-// A TLB window of 4 GiB has other fields than a smaller one, and cannot multicast.
+// A TLB window of 4 GiB has other fields than a smaller TLB window, and cannot multicast.
 func TestRejectedLargeWindowsReportTheReason(t *testing.T) {
 	config := func(w0, w1, w2 uint64) []Access {
 		first := uint64(0x1fc00000 + 202*12)
@@ -305,8 +305,7 @@ func TestRejectedProgramWindowReportsTheReason(t *testing.T) {
 		fbs.TileRoute{X: 1, Y: 1, StaticVCPlusOne: 1, Ordering: boards.OrderingPosted}, 0))
 }
 
-// TestProgramWindowRejectsWhatTheVerifierRejects points windows of two sizes at forbidden ranges
-// and next to them.
+// Windows of two sizes are pointed at forbidden ranges and next to them.
 func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		rejected := 0

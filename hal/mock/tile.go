@@ -1,7 +1,5 @@
 package mock
 
-// This file models the tiles of a Wormhole or Blackhole chip.
-
 import (
 	"fmt"
 	"sync/atomic"
@@ -13,12 +11,12 @@ import (
 
 // instructionNs is the time of one instruction of a core on the virtual clock, in nanoseconds.
 // On silicon it varies: a clock cycle takes 1 ns, and a load from L1 takes several cycles. The
-// value is larger than on silicon, so that a test that waits for a program which never ends
-// does not have to execute too many instructions.
+// value is larger than on silicon, so that a test of a program that never ends executes fewer
+// instructions until its deadline.
 const instructionNs = 10
 
 // turnInstructions is the number of instructions that a tile executes before it is the next
-// tile's turn. They take about as long as a request from one tile to another on silicon.
+// tile's turn. They take about as long as a request between tiles on silicon.
 const turnInstructions = 50
 
 // Tiles is the Model of a Wormhole or Blackhole. It consists of Tensix and Ethernet tiles, whose
@@ -27,15 +25,15 @@ const turnInstructions = 50
 // rejects the next access of the host to the tile of that core, and only that access, and returns
 // the reason.
 //
-// Cores execute instructions only while the virtual clock advances. Therefore every run of a
-// program has the same result.
+// Cores execute instructions only while the virtual clock advances, so that every run of a program
+// has the same result.
 type Tiles struct {
 	*Memory
-	board    string // name of the board
+	board    string // name
 	grid     *chips.Grid
 	traits   *coreTraits
 	cores    map[chips.Tile]*coreTile
-	order    []*coreTile // order in which the tiles execute: the order of their first accesses
+	order    []*coreTile // tiles in the order in which they execute: that of their first accesses
 	clock    int64       // nanoseconds since power-up; also the number of cycles of the wall clock
 	ran      int64       // part of clock for which the cores have executed instructions
 	requests int         // number of network requests that are being executed, one inside another
@@ -67,8 +65,8 @@ func (g *Tiles) Advance(nanoseconds int64) {
 	}
 }
 
-// runTiles makes each core of each tile execute up to n instructions. It reports whether all
-// cores are idle. Requests to the network may add tiles to g.order during the loop.
+// runTiles makes each core execute up to n instructions. It reports whether all cores are idle.
+// Requests to the network may add tiles to g.order during the loop.
 func (g *Tiles) runTiles(n int64) (idle bool) {
 	idle = true
 	for i := 0; i < len(g.order); i++ {
@@ -135,8 +133,7 @@ func (g *Tiles) HasRegister(at Place, op Op) bool {
 	return ok && op == Load
 }
 
-// coreTileAt returns the tile with cores that contains a place. It returns nil if the place is not
-// in a Tensix or Ethernet tile.
+// coreTileAt returns nil if the place is not in a Tensix or Ethernet tile.
 func (g *Tiles) coreTileAt(at Place) *coreTile {
 	if !at.Tile {
 		return nil
@@ -144,8 +141,8 @@ func (g *Tiles) coreTileAt(at Place) *coreTile {
 	return g.coreTileOf(chips.Tile{X: at.X, Y: at.Y})
 }
 
-// coreTileOf returns the Tensix or Ethernet tile at the coordinates c, or nil if there is another
-// tile. It creates the tile at the first call.
+// coreTileOf returns a Tensix or Ethernet tile, or nil for another tile. It creates the tile at the
+// first call.
 func (g *Tiles) coreTileOf(c chips.Tile) *coreTile {
 	t := g.cores[c]
 	if t == nil && g.grid.ResetOf(g.grid.Kind(c)) != nil {
@@ -156,7 +153,6 @@ func (g *Tiles) coreTileOf(c chips.Tile) *coreTile {
 	return t
 }
 
-// refuse returns hal.Refused and stores the reason.
 func (g *Tiles) refuse(at Place, format string, args ...any) hal.Code {
 	g.reason = fmt.Sprintf("%s does not accept "+format, append([]any{at}, args...)...)
 	return hal.Refused

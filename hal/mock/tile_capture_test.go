@@ -109,7 +109,6 @@ func replayTrace(d *Device, trace []barAccess) (output []byte, err error) {
 	return output, nil
 }
 
-// recordedOutput returns the output in the recording.
 func recordedOutput(trace []barAccess) (output []byte) {
 	for _, a := range trace {
 		if a.output {
@@ -119,7 +118,7 @@ func recordedOutput(trace []barAccess) (output []byte) {
 	return output
 }
 
-// storedBytes returns the size bytes that a recording stores at an offset of the BAR and after it.
+// storedBytes returns the `size` bytes that a recording stores from an offset of the BAR on.
 func storedBytes(trace []barAccess, offset uint64, size int) []byte {
 	data := make([]byte, size+8)
 	for _, a := range trace {
@@ -130,8 +129,8 @@ func storedBytes(trace []barAccess, offset uint64, size int) []byte {
 	return data[:size]
 }
 
-// replaceStores returns a copy of the recording that stores other data at an offset of the BAR and
-// after it.
+// replaceStores returns a copy of the recording that stores other data from an offset of the BAR
+// on.
 func replaceStores(trace []barAccess, offset uint64, data []byte) []barAccess {
 	trace = append([]barAccess(nil), trace...)
 	for i := range trace {
@@ -153,7 +152,6 @@ type capture struct {
 	compute func(inputs [][]byte) []byte
 }
 
-// l1Range is a range of L1.
 type l1Range struct {
 	address uint64
 	size    int

@@ -1,9 +1,9 @@
 package mock
 
-// This file models the parts of the Tensix coprocessor that cores access even if they only move
-// data, because tt-metal's firmware initialises them: the configuration, the general-purpose
-// registers, the semaphores, and the mailboxes between cores. The model has no matrix engine, no
-// vector unit, no unpackers and no packers: an instruction for one of these stops the core.
+// The parts of the Tensix coprocessor that cores access even if they only move data, because
+// tt-metal's firmware initialises them: the configuration, the general-purpose registers, the
+// semaphores, and the mailboxes between cores. The model has no matrix engine, vector unit,
+// unpackers or packers: most instructions for them stop the core.
 //
 // Sources: tt-isa-documentation WormholeB0/TensixTile/BabyRISCV/{README,Mailboxes,TTSync}.md and
 // WormholeB0/TensixTile/TensixCoprocessor; ttsim v1.10.0 src/tile.cpp, t_tile_mmio_rd32 and
@@ -30,29 +30,27 @@ const (
 	semaphores      = 8
 	semaphoreMax    = 15 // largest value of a semaphore
 	mailboxEnds     = 4  // cores with mailboxes: BRISC and the TRISCs
-	mailboxDepth    = 4  // values that the mailboxes of one writer can hold
+	mailboxDepth    = 4  // values that all mailboxes of one writer together can hold
 
 	configBase = 0xffef0000 // first word of the configuration
 )
 
-// coprocessor is the state of a tile's coprocessor. The words of its configuration are in
-// coreTile.registers.
+// The words of a coprocessor's configuration are in coreTile.registers.
 type coprocessor struct {
 	registers [threads][threadRegisters]uint32
 	semaphore [semaphores]uint8
 	mailboxes [mailboxEnds][mailboxEnds]mailbox // by the numbers of the writer and of the reader
 }
 
-// mailbox is a queue of values.
 type mailbox struct {
 	values [mailboxDepth]uint32
 	n      int // number of values in the queue
 }
 
-// coprocessorRegion is a range of addresses that some cores of a Tensix tile access.
+// coprocessorRegion is a range of addresses that only some cores of a Tensix tile may access.
 type coprocessorRegion struct {
 	first, size uint32
-	from, to    int // first and last number of the cores that may access it
+	from, to    int // numbers of the first and the last core that may access the range
 	load        func(c *core, offset uint32) (uint32, error)
 	store       func(c *core, offset, value uint32) error
 }
@@ -73,7 +71,7 @@ var coprocessorRegions = []coprocessorRegion{
 	{configBase, 0x1000, brisc, trisc2, (*core).loadConfig, (*core).storeConfig},
 }
 
-// coprocessorRegion returns the region that contains an address, if the core may access it.
+// coprocessorRegion returns nil if no region has the address, or the core may not access it.
 func (c *core) coprocessorRegion(address uint32) *coprocessorRegion {
 	if address < coprocessorRegions[0].first || c.tile.kind != chips.Tensix {
 		return nil
@@ -87,15 +85,12 @@ func (c *core) coprocessorRegion(address uint32) *coprocessorRegion {
 	return nil
 }
 
-// ignoreStore implements a store that has no effect in the model.
 func (c *core) ignoreStore(uint32, uint32) error { return nil }
 
-// loadThread implements a load from a general-purpose register of the core's thread.
 func (c *core) loadThread(offset uint32) (uint32, error) {
 	return c.tile.coprocessor.registers[c.number-trisc0][offset/4], nil
 }
 
-// storeThread implements a store to a general-purpose register of the core's thread.
 func (c *core) storeThread(offset, value uint32) error {
 	c.tile.coprocessor.registers[c.number-trisc0][offset/4] = value
 	return nil
@@ -105,7 +100,6 @@ func (c *core) storeThread(offset, value uint32) error {
 // instructions. In the model, an instruction is complete as soon as it is pushed.
 func (c *core) loadSync(uint32) (uint32, error) { return 0, nil }
 
-// loadSemaphore implements a load from a semaphore.
 func (c *core) loadSemaphore(offset uint32) (uint32, error) {
 	return uint32(c.tile.coprocessor.semaphore[offset/4]), nil
 }
@@ -129,12 +123,12 @@ func (c *core) storeSemaphore(offset, value uint32) error {
 	return nil
 }
 
-// mailboxStride is the number of bytes from the addresses of one mailbox to those of the next.
+// mailboxStride is the distance of two mailboxes, in bytes.
 const mailboxStride = 0x1000
 
 // loadMailbox implements a load from the mailbox that another core writes. It waits for a value and
-// removes it. A load from the second word of a mailbox returns 1 if there is a value, and 0
-// otherwise.
+// removes the value. A load from the second word of a mailbox returns 1 if there is a value, else
+// 0.
 func (c *core) loadMailbox(offset uint32) (uint32, error) {
 	m := &c.tile.coprocessor.mailboxes[offset/mailboxStride][c.number]
 	if offset&4 != 0 {
@@ -167,13 +161,11 @@ func (c *core) storeMailbox(offset, value uint32) error {
 	return nil
 }
 
-// loadConfig implements a load from the configuration.
 func (c *core) loadConfig(offset uint32) (uint32, error) {
 	return c.tile.registers[configBase+uint64(offset)], nil
 }
 
-// storeConfig implements a store to the configuration. Only the start addresses of cores have an
-// effect in the model.
+// In the model, only the start addresses of cores in the configuration have an effect.
 func (c *core) storeConfig(offset, value uint32) error {
 	c.tile.registers[configBase+uint64(offset)] = value
 	return nil
@@ -191,7 +183,6 @@ const (
 	tensixSetC16    = 0xb2
 )
 
-// pushInstruction executes an instruction of the coprocessor.
 func (c *core) pushInstruction(_, instruction uint32) error {
 	switch instruction >> 24 {
 	case tensixNop, tensixZeroAcc, tensixLoadImm, tensixEnableCC, tensixConfigSFP, tensixSetC16:
@@ -204,7 +195,7 @@ func (c *core) pushInstruction(_, instruction uint32) error {
 		"use ttsim with --device ttsim:LIBRARY", instruction)
 }
 
-// initSemaphores executes SEMINIT: bits 2 to 15 choose semaphores, and bits 16 to 19 are their
+// initSemaphores executes SEMINIT: bits 2 to 9 choose the semaphores, and bits 16 to 19 are their
 // value.
 func (p *coprocessor) initSemaphores(instruction uint32) {
 	for i := range p.semaphore {

@@ -1,7 +1,5 @@
 package mock
 
-// This file models Tensix and Ethernet tiles and their RISC-V cores.
-
 import (
 	"errors"
 	"fmt"
@@ -13,9 +11,9 @@ import (
 )
 
 // Addresses in a tile that package boards does not list: ttsim v1.10.0
-// data/{wh,bh}/tile_regs.json. The host can access all of them except localRAM.
+// data/{wh,bh}/tile_regs.json. Of these, the host reaches only the network interfaces.
 const (
-	localRAM = 0xffb00000 // local memory; each core has its own memory at this address
+	localRAM = 0xffb00000 // each core has its own memory at this address
 
 	// The wall clock counts cycles of 1 ns since power-up. On silicon a load of wallClock0 latches
 	// the high word in wallClock1At; in ttsim it does not.
@@ -23,7 +21,7 @@ const (
 	wallClock1   = 0xffb121f4 // high word
 	wallClock1At = 0xffb121f8 // high word
 
-	niu0, niu1 = 0xffb20000, 0xffb30000 // first registers of the two network interfaces
+	niu0, niu1 = 0xffb20000, 0xffb30000 // first register of each network interface
 	niuSize    = 0x10000                // bytes of one network interface
 
 	// Registers with the start addresses of Wormhole's TRISC and NCRISC cores. They are in the
@@ -39,20 +37,20 @@ const (
 	instructionRAMSize = 16 << 10
 )
 
-// coreTraits describes the properties of cores and network interfaces that differ between the
-// chips (ttsim v1.10.0 src/config.h, src/riscv_impl.h).
+// coreTraits describes what differs between the cores and network interfaces of the chips (ttsim
+// v1.10.0 src/config.h, src/riscv_impl.h).
 type coreTraits struct {
 	fence      bool     // value of rv32.Core.Fence and rv32.Core.HasConfig
 	configures bool     // start addresses are in the registers from triscResetPC on
 	movesCode  bool     // NCRISC has its own instruction memory, to which the TDMA copies code
 	local      []uint64 // sizes of the memories at localRAM, in the order of chips.CoreReset.Cores
-	ethLocal   uint64   // size of the same memory of a core of an Ethernet tile
+	ethLocal   uint64   // the same size for a core of an Ethernet tile
 	noc        *nocTraits
 	stream     *streamTraits
 	firmware   *ethernetFirmware
 }
 
-// coreTraitsOf contains the traits of each chip by the name of its board.
+// coreTraitsOf has the traits by the name of the board.
 var coreTraitsOf = map[string]*coreTraits{
 	boards.Wormhole.Name: {configures: true, movesCode: true,
 		local: []uint64{4096, 2048, 2048, 2048, 4096}, ethLocal: 4096,
@@ -71,8 +69,8 @@ type coreTile struct {
 	kind        chips.TileKind
 	reset       *chips.CoreReset
 	l1          ram               // memory of the tile
-	softReset   uint32            // value of SOFT_RESET_0, which keeps cores in reset
-	registers   map[uint64]uint32 // values of the other registers, by address
+	softReset   uint32            // SOFT_RESET_0, which keeps cores in reset
+	registers   map[uint64]uint32 // values of other registers, by address
 	cores       []core
 	noc         [2]niu
 	coprocessor coprocessor
@@ -91,7 +89,6 @@ type core struct {
 	why    error // why the last access of the core was rejected; nil if unknown
 }
 
-// newCoreTile returns a tile in the state after power-up.
 func newCoreTile(g *Tiles, at chips.Tile) *coreTile {
 	kind := g.grid.Kind(at)
 	reset, l1 := g.grid.ResetOf(kind), g.grid.FindMemory(kind, 0, 1)
@@ -118,8 +115,8 @@ func newCoreTile(g *Tiles, at chips.Tile) *coreTile {
 	return t
 }
 
-// setStartRegisters sets the fields of c that name the registers with the start address of a TRISC
-// or NCRISC core of Wormhole.
+// setStartRegisters sets which registers have the start address of a TRISC or NCRISC core of
+// Wormhole.
 func setStartRegisters(c *chips.Core) {
 	switch c.Name {
 	case "TRISC0", "TRISC1", "TRISC2":
@@ -131,12 +128,12 @@ func setStartRegisters(c *chips.Core) {
 	}
 }
 
-// isInReset reports whether the given value of SOFT_RESET_0 keeps the core in reset.
+// isInReset takes a value of SOFT_RESET_0.
 func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.ResetBit&1 != 0 }
 
-// runCores makes each core that is out of reset execute n instructions. The cores take turns: each
-// one executes one instruction. runCores returns early, and reports that the cores are idle, if all
-// of them are stopped or execute a jump to itself, because their state can then no longer change.
+// runCores makes each core that is out of reset execute n instructions. The cores take turns after
+// each instruction. runCores returns early, and reports that the cores are idle, if each of them is
+// stopped, waits for a mailbox, or executes a jump to itself: then their state cannot change.
 func (t *coreTile) runCores(n int64) (idle bool) {
 	for ; n > 0 && !idle; n-- {
 		idle = true
@@ -155,7 +152,6 @@ func (t *coreTile) runCores(n int64) (idle bool) {
 	return idle
 }
 
-// stopText returns the text of a rejection: where and why the core has stopped.
 func (c *core) stopText() string {
 	text := fmt.Sprintf("tile (%d,%d): %s stopped at %v", c.tile.at.X, c.tile.at.Y, c.reset.Name,
 		c.hart.Stop)
@@ -165,8 +161,8 @@ func (c *core) stopText() string {
 	return text
 }
 
-// reportFault reports whether a core has stopped since the last call. If so, it makes the reason
-// available to Tiles.Reason.
+// reportFault reports whether a core has stopped since the last call. If so, Tiles.Reason returns
+// the reason.
 func (t *coreTile) reportFault() bool {
 	if t.fault == "" {
 		return false
@@ -221,13 +217,12 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	return c.why == nil
 }
 
-// memory returns the memory of the core at an address, and the offset in that memory. It returns
-// nil if there is no memory at the address.
+// memory returns the core's memory at an address, or nil, and the offset in that memory.
 func (c *core) memory(address uint32) (m *ram, offset uint64) {
 	if c.tile.l1.contains(uint64(address)) {
 		return &c.tile.l1, uint64(address)
 	}
-	// If the address is below localRAM, the unsigned difference is large.
+	// For an address below localRAM, the unsigned difference is large.
 	if offset = uint64(address - localRAM); c.local.contains(offset) {
 		return &c.local, offset
 	}
@@ -250,15 +245,15 @@ func (t *coreTile) loadRegister(address uint64) (value uint32, ok bool) {
 	if r := t.overlayRegister(address); r != nil {
 		return t.loadStream(r, address)
 	}
-	if t.isMover(address) {
+	if t.isMoverRegister(address) {
 		return t.mover.load(address - moverBase)
 	}
 	r := t.tiles.grid.FindRegisterRange(t.kind, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
-// networkInterface returns the network interface whose registers contain an address, and the offset
-// of the address from the first register. It returns nil if there is no such network interface.
+// networkInterface returns the network interface with a register at an address, or nil, and the
+// offset from its first register.
 func (t *coreTile) networkInterface(address uint64) (n *niu, offset uint64) {
 	if address < niu0 || address >= niu1+niuSize {
 		return nil, 0
@@ -266,8 +261,8 @@ func (t *coreTile) networkInterface(address uint64) (n *niu, offset uint64) {
 	return &t.noc[(address-niu0)/niuSize], (address - niu0) % niuSize
 }
 
-// logicalTile returns the translated coordinates of a Tensix or Ethernet tile. t are the NoC 0
-// coordinates; logicalTile returns them if the grid does not translate them.
+// logicalTile returns the translated coordinates of a Tensix or Ethernet tile. It returns t, the
+// NoC 0 coordinates, if the grid does not translate them.
 func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 	if x := slices.Index(g.NoC0Columns, t.X); x >= 0 {
 		t.X = g.FirstTranslated + uint8(x)
@@ -296,7 +291,7 @@ func (t *coreTile) storeRegister(address uint64, value uint32) error {
 	if r := t.overlayRegister(address); r != nil {
 		return t.storeStream(r, address, value)
 	}
-	if t.isMover(address) {
+	if t.isMoverRegister(address) {
 		return t.storeMover(address-moverBase, value)
 	}
 	if t.tiles.grid.FindRegisterRange(t.kind, address) == nil {
@@ -306,8 +301,8 @@ func (t *coreTile) storeRegister(address uint64, value uint32) error {
 	return nil
 }
 
-// setSoftReset executes a store to SOFT_RESET_0. It stops the cores whose bits are set, and starts
-// the cores whose bits change from 1 to 0.
+// setSoftReset stores to SOFT_RESET_0. It stops the cores whose bits are set, and starts the cores
+// whose bits change from 1 to 0.
 func (t *coreTile) setSoftReset(value uint32) error {
 	reset := t.reset
 	value &^= reset.Ignored
@@ -326,8 +321,8 @@ func (t *coreTile) setSoftReset(value uint32) error {
 	return nil
 }
 
-// startAddress returns the address of the first instruction that a core executes after a reset: the
-// value of the core's start address register if that is enabled, otherwise the default address.
+// startAddress returns the address of the first instruction after a reset: the value of the core's
+// start address register if that is enabled, otherwise the default address.
 func (t *coreTile) startAddress(c *chips.Core) uint32 {
 	if c.PCRegister != 0 && c.PCOverrideRegister == 0 {
 		return t.registers[c.PCRegister]

@@ -11,8 +11,8 @@ import (
 	"lightmetal/hal"
 )
 
-// The tests of this file run small programs. They access the registers that tt-metal's firmware and
-// its kernels that only move data use. The programs are those of tile_test.go.
+// The programs of tile_test.go access the registers that tt-metal's firmware uses, and its kernels
+// that only move data.
 
 var bothBoards = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
@@ -26,8 +26,8 @@ func (r *tileSetup) loadOnBRISC(addresses ...uint32) (values []uint32) {
 	return values
 }
 
-// refusalAfter runs a program, and returns the reason why the core stopped: the mock rejects the
-// next access to the tile. The reason of an earlier program is forgotten.
+// refusalAfter runs a program, and returns why the core stopped: the mock rejects the next access
+// to the tile. It ignores the reason of an earlier program.
 func (r *tileSetup) refusalAfter(program []uint32, list ...uint32) string {
 	r.Helper()
 	r.refusal = ""
@@ -35,7 +35,7 @@ func (r *tileSetup) refusalAfter(program []uint32, list ...uint32) string {
 	return r.refusalOfNextLoad()
 }
 
-// refusalOfNextLoad loads from the selected tile, and returns the reason why the mock rejects this.
+// refusalOfNextLoad returns why the mock rejects a load from the selected tile.
 func (r *tileSetup) refusalOfNextLoad() string {
 	r.Helper()
 	offset := r.pointWindow(0)
@@ -74,7 +74,7 @@ func TestMatrixEngineIsNamedAsMissing(t *testing.T) {
 	}
 }
 
-// TestCircularBuffersCountInStreams accesses the counters of streams from a core and from the host.
+// A core and the host access the counters.
 func TestCircularBuffersCountInStreams(t *testing.T) {
 	for _, c := range []struct {
 		board                                  *boards.Board

@@ -1,9 +1,8 @@
 package mock
 
-// This file models the effects of the firmware of Ethernet tiles that a host sees before it starts
-// its own programs there. The model has no Ethernet links: all of them are down. The values are
-// those of ttsim v1.10.0, src/tile.cpp, e_tile_init, bh_eth_link_init, tile_rd_bytes and
-// tile_wr_bytes.
+// The effects of the firmware of Ethernet tiles that a host sees before it starts its own programs
+// there. The model has no Ethernet links: all are down. The values are those of ttsim v1.10.0,
+// src/tile.cpp, e_tile_init, bh_eth_link_init, tile_rd_bytes and tile_wr_bytes.
 
 import "lightmetal/boards/chips"
 
@@ -11,12 +10,12 @@ import "lightmetal/boards/chips"
 type ethernetFirmware struct {
 	words map[uint64]uint32 // values of 4-byte words, by address
 
-	heartbeat uint64 // address of a counter that each load increments; 0 if there is none
-	message   uint64 // address of the message that the firmware answers; 0 if there is none
+	heartbeat uint64 // address of a counter that each load increments; 0: none
+	message   uint64 // address of the message that the firmware answers; 0: none
 }
 
-// returnInstruction is the RISC-V instruction ret. It replaces the functions of the firmware that
-// programs call, so that they do nothing.
+// returnInstruction is the RISC-V instruction ret: the firmware's functions that programs call do
+// nothing in the model.
 const returnInstruction = 0x8067
 
 var (
@@ -41,7 +40,6 @@ const (
 	signalMask = 0xff << 24
 )
 
-// startFirmware stores the words that the firmware of an Ethernet tile leaves in L1.
 func (t *coreTile) startFirmware() {
 	if t.kind != chips.Ethernet {
 		return
@@ -51,22 +49,22 @@ func (t *coreTile) startFirmware() {
 	}
 }
 
-// hasFirmware reports whether the firmware of an Ethernet tile runs: the host has not started a
-// program of its own.
+// hasFirmware reports whether the firmware of an Ethernet tile runs. It runs until the host starts
+// its own program, by releasing the first core from reset.
 func (t *coreTile) hasFirmware() bool {
 	return t.kind == chips.Ethernet && t.cores[0].isInReset(t.softReset)
 }
 
-// firmwareBeforeLoad is called before the host loads from an address in L1. It increments the
-// heartbeat counter if the address is that of the counter.
+// firmwareBeforeLoad is called before the host loads from L1. It increments the heartbeat if the
+// host loads it.
 func (t *coreTile) firmwareBeforeLoad(address uint64) {
 	if f := t.tiles.traits.firmware; f.heartbeat != 0 && address == f.heartbeat && t.hasFirmware() {
 		t.l1.store(address, 4, t.l1.load(address, 4)+1)
 	}
 }
 
-// firmwareAnswer returns the contents of L1 after the host has stored value there. They differ from
-// value only for the initialisation message: the firmware clears its signal.
+// firmwareAnswer returns the contents of L1 after the host has stored `value`. Only in the
+// initialisation message, the firmware clears the signal.
 func (t *coreTile) firmwareAnswer(address uint64, width uint8, value uint64) uint64 {
 	f := t.tiles.traits.firmware
 	if t.kind == chips.Ethernet && f.message != 0 && address == f.message && width == 4 &&

@@ -14,8 +14,7 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// The tests of this file run the kernels in testdata/kernels as a host without a driver does:
-// through a TLB window.
+// The kernels in testdata/kernels run as on a host without a driver: through a TLB window.
 
 const (
 	flagAddress = 0x10000
@@ -106,7 +105,6 @@ func (r *tileSetup) readWord(address uint64) uint32 {
 	return word(r.read(address, 4))
 }
 
-// writeReset stores a value to the reset register of the selected tiles.
 func (r *tileSetup) writeReset(value uint32) {
 	r.Helper()
 	r.writeWords(chips.ForBoard(r.board).Grid.TensixReset.Address, value)
@@ -130,7 +128,7 @@ func wordBytes(words ...uint32) (b []byte) {
 	return b
 }
 
-// runKernel runs the kernel that was written to the selected tile, with arguments, to its end.
+// runKernel runs the kernel in the selected tile to its end.
 func (r *tileSetup) runKernel(args ...uint32) {
 	r.Helper()
 	r.writeWords(argsAddress, args...)

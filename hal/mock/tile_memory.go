@@ -1,7 +1,5 @@
 package mock
 
-// This file models the memory of tiles, and the accesses of network requests to it.
-
 import (
 	"fmt"
 
@@ -9,20 +7,20 @@ import (
 )
 
 // ram is the memory of a tile or core, from address 0 on. Unlike Memory, it is fast for accesses in
-// random order, such as those of a core. A page is allocated at the first store to it.
+// random order, such as those of a core. The first store or network request to a page allocates it.
 type ram struct {
 	size  uint64  // bytes
 	pages []*page // nil for a page that is not allocated, which is zero
 }
 
-// contains reports whether an aligned access to an address is inside the memory.
+// contains is for aligned accesses: they are inside the memory if their first byte is.
 func (m *ram) contains(address uint64) bool { return address < m.size }
 
 func (m *ram) containsRange(address, size uint64) bool {
 	return size <= m.size && address <= m.size-size
 }
 
-// load returns the value of width bytes at an aligned address.
+// load needs an aligned address.
 func (m *ram) load(address uint64, width uint8) uint64 {
 	n := address / pageSize
 	if m.pages == nil || m.pages[n] == nil {
@@ -31,12 +29,12 @@ func (m *ram) load(address uint64, width uint8) uint64 {
 	return loadLittleEndian(m.pages[n][address%pageSize:], width)
 }
 
-// store stores the lowest width bytes of value at an aligned address.
+// store needs an aligned address.
 func (m *ram) store(address uint64, width uint8, value uint64) {
 	storeLittleEndian(m.bytesFrom(address), width, value)
 }
 
-// bytesFrom returns the memory from an address to the end of its page. It allocates the page if
+// bytesFrom returns the memory from an address to the end of its page, and allocates the page if
 // necessary.
 func (m *ram) bytesFrom(address uint64) []byte {
 	if m.pages == nil {
@@ -49,23 +47,20 @@ func (m *ram) bytesFrom(address uint64) []byte {
 	return (*p)[address%pageSize:]
 }
 
-// read copies the memory from an address on to data.
 func (m *ram) read(address uint64, data []byte) {
 	for i := 0; i < len(data); {
 		i += copy(data[i:], m.bytesFrom(address+uint64(i)))
 	}
 }
 
-// write copies data to the memory from an address on.
 func (m *ram) write(address uint64, data []byte) {
 	for i := 0; i < len(data); {
 		i += copy(m.bytesFrom(address+uint64(i)), data[i:])
 	}
 }
 
-// readTile copies from an address of a tile to data. The address may be memory of the tile, host
-// memory if the tile is the PCIe tile, or one register if the tile has cores. The model contains no
-// registers of other tiles.
+// readTile copies from an address of a tile: memory of the tile, host memory if the tile is the
+// PCIe tile, or one register if the tile has cores. Requests cannot read registers of other tiles.
 func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
@@ -84,8 +79,7 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 		len(data), address)
 }
 
-// writeTile copies data to an address of a tile: memory of the tile, host memory if the tile is the
-// PCIe tile, or one register if the tile has cores.
+// writeTile copies to the addresses that readTile reads.
 func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	if pages, ok := g.tilePages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
@@ -106,9 +100,8 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 		len(data), address)
 }
 
-// tilePages returns the memory of size bytes at an address of a tile, as slices that do not cross
-// page boundaries. For the PCIe tile this is host memory. ok is false if a part of the range is not
-// memory.
+// tilePages returns the memory at an address of a tile, as slices that do not cross page
+// boundaries. The PCIe tile has host memory. `ok` is false if a part of the range is not memory.
 func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
 	from := func(address, _ uint64) []byte {
 		home := g.grid.FirstTileOfBank(at)

@@ -1,9 +1,8 @@
 package mock
 
 // The registers of the TDMA (data mover of a Tensix tile) for programs that only move data. On
-// Wormhole: those that copy code from L1 to NCRISC's instruction memory. Sources:
-// tt-isa-documentation WormholeB0/TensixTile/TDMA-RISC.md; ttsim v1.10.0
-// src/tile.cpp, riscv_tdma_regs_wr32.
+// Wormhole, they copy code from L1 to NCRISC's instruction memory. Sources: tt-isa-documentation
+// WormholeB0/TensixTile/TDMA-RISC.md; ttsim v1.10.0 src/tile.cpp, riscv_tdma_regs_wr32.
 
 import (
 	"errors"
@@ -32,24 +31,21 @@ const (
 	moverQueueEmpty = 1 << 3 // value of moverStatus: a copy is complete at once
 )
 
-// mover is the TDMA of a tile, with the memory that it copies to.
+// mover is the TDMA of a tile, with the memory to which it copies.
 type mover struct {
-	code           ram    // NCRISC's instruction memory; size 0 if the chip has none
+	code           ram    // NCRISC's instruction memory; size 0: none
 	source, length uint32 // values of moverSource and moverLength
 }
 
-// isMover reports whether an address is one of the TDMA's registers.
-func (t *coreTile) isMover(address uint64) bool {
+func (t *coreTile) isMoverRegister(address uint64) bool {
 	return t.kind == chips.Tensix && address >= moverBase && address < moverBase+moverSize
 }
 
-// load implements a load from one of the TDMA's registers. ok is false if the register does not
-// support it.
+// load returns false for a register that does not support loads.
 func (m *mover) load(offset uint64) (value uint32, ok bool) {
 	return moverQueueEmpty, offset == moverStatus && m.code.size != 0
 }
 
-// storeMover implements a store to one of the TDMA's registers.
 func (t *coreTile) storeMover(offset uint64, value uint32) error {
 	m := &t.mover
 	switch {
@@ -72,7 +68,6 @@ func (t *coreTile) storeMover(offset uint64, value uint32) error {
 		"to NCRISC's instruction memory")
 }
 
-// moveCode copies from L1 to NCRISC's instruction memory.
 func (t *coreTile) moveCode() error {
 	m := &t.mover
 	from, size := uint64(m.source)*moverUnit, uint64(m.length)*moverUnit

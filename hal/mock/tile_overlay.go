@@ -1,7 +1,7 @@
 package mock
 
-// This file models the registers of the overlay's streams that programs use as counters, such as
-// those of tt-metal's circular buffers. The streams themselves move no data in the model.
+// The registers of the overlay's streams that programs use as counters, for example in tt-metal's
+// circular buffers. The streams themselves move no data in the model.
 
 import (
 	"fmt"
@@ -17,10 +17,10 @@ const (
 
 	counterMask = 1<<17 - 1 // bits of a counter
 	sourceMask  = 1<<24 - 1 // bits of STREAM_REMOTE_SRC
-	updateShift = 6         // the lower bits of an update choose one of several counters
+	updateShift = 6         // the bits below choose one of several counters
 )
 
-// streamTraits contains the offsets of a stream's registers. Sources: tt-isa-documentation
+// streamTraits has the offsets of a stream's registers. Sources: tt-isa-documentation
 // WormholeB0/NoC/Overlay/AsGeneralUse.md; ttsim v1.10.0 src/tile.cpp, noc_overlay_wr32, and
 // data/bh/tile_regs.json; tt-metal noc_overlay_parameters.h of each chip.
 type streamTraits struct {
@@ -38,8 +38,8 @@ var (
 		available: 4 * 297}
 )
 
-// streamRegister implements a load from and a store to a register of a stream. A function is nil if
-// the register does not support the access. stream is the address of the stream's first register.
+// streamRegister is a register of a stream. A function is nil if the register does not support the
+// access. `stream` is the address of the stream's first register.
 type streamRegister struct {
 	load  func(t *coreTile, address uint64) uint32
 	store func(t *coreTile, stream, address uint64, value uint32) error
@@ -53,7 +53,7 @@ var (
 	updateRegister    = streamRegister{store: (*coreTile).updateAvailable}
 )
 
-// overlayRegister returns the register of a stream at an address, or nil.
+// overlayRegister returns the stream's register at an address, or nil.
 func (t *coreTile) overlayRegister(address uint64) *streamRegister {
 	streams := uint64(tensixStreams)
 	if t.kind == chips.Ethernet {
@@ -78,7 +78,6 @@ func (t *coreTile) overlayRegister(address uint64) *streamRegister {
 	return nil
 }
 
-// loadStream executes a load from the register r of a stream. ok is false if r does not support it.
 func (t *coreTile) loadStream(r *streamRegister, address uint64) (value uint32, ok bool) {
 	if r.load == nil {
 		return 0, false
@@ -86,7 +85,6 @@ func (t *coreTile) loadStream(r *streamRegister, address uint64) (value uint32, 
 	return r.load(t, address), true
 }
 
-// storeStream executes a store to the register r of a stream.
 func (t *coreTile) storeStream(r *streamRegister, address uint64, value uint32) error {
 	if r.store == nil {
 		return errNoRegister
@@ -94,23 +92,20 @@ func (t *coreTile) storeStream(r *streamRegister, address uint64, value uint32) 
 	return r.store(t, address&^(streamStride-1), address, value)
 }
 
-// loadWord implements a load from a register that returns the stored value.
 func (t *coreTile) loadWord(address uint64) uint32 { return t.registers[address] }
 
-// storeCounter implements a store to a counter, which keeps only the bits of counterMask.
 func (t *coreTile) storeCounter(_, address uint64, value uint32) error {
 	t.registers[address] = value & counterMask
 	return nil
 }
 
-// storeSize implements a store to STREAM_REMOTE_DEST_BUF_SIZE, which also sets the available space.
+// storeSize also sets the available space.
 func (t *coreTile) storeSize(stream, address uint64, value uint32) error {
 	t.registers[address] = value & counterMask
 	t.registers[stream+t.tiles.traits.stream.available] = value & counterMask
 	return nil
 }
 
-// storeSource implements a store to STREAM_REMOTE_SRC.
 func (t *coreTile) storeSource(_, address uint64, value uint32) error {
 	if value&^sourceMask != 0 {
 		return fmt.Errorf("STREAM_REMOTE_SRC is %#x, but must fit into 24 bits", value)
@@ -119,8 +114,8 @@ func (t *coreTile) storeSource(_, address uint64, value uint32) error {
 	return nil
 }
 
-// updateAvailable implements a store to STREAM_REMOTE_DEST_BUF_SPACE_AVAILABLE_UPDATE. It adds to
-// the available space of destination 0, the only one in the maker's simulator.
+// updateAvailable adds to the available space of destination 0, the only destination in the maker's
+// simulator.
 func (t *coreTile) updateAvailable(stream, _ uint64, value uint32) error {
 	if value&(1<<updateShift-1) != 0 {
 		return fmt.Errorf("the update of the available space is for destination %d, but the "+

@@ -112,7 +112,7 @@ func TestCoreReadsTheWallClock(t *testing.T) {
 }
 
 // TestInvalidAccessStopsTheCore checks that an invalid access or instruction stops the core, and
-// that the mock reports this to the host once: it rejects the host's next access to that tile.
+// that the mock reports the reason once: it rejects the host's next access to that tile.
 func TestInvalidAccessStopsTheCore(t *testing.T) {
 	here, elsewhere := chips.Tile{X: 1, Y: 2}, chips.Tile{X: 2, Y: 2}
 	for i, c := range []struct {
@@ -245,7 +245,7 @@ func TestHaltEndsASleepDuringWhichACoreRunsForEver(t *testing.T) {
 	}
 }
 
-// TestReleasedCoreIsNotRestarted stores the same bits to the reset register again.
+// A store of the same bits to the reset register changes nothing.
 func TestReleasedCoreIsNotRestarted(t *testing.T) {
 	r := newTileSetup(t, &boards.Wormhole).selectTile(chips.Tile{X: 1, Y: 1})
 	r.runProgram(poke, 0x100, 5)
@@ -262,7 +262,8 @@ func TestReleasedCoreIsNotRestarted(t *testing.T) {
 }
 
 // TestIdleCoreIsSkippedUntilItsStateChanges runs a core in a jump to itself. The mock skips this
-// core, so that a simulated day takes no time, but continues it after the host changes the jump.
+// core, so that a simulated day takes no time. It runs the core again after the host has changed
+// the jump.
 func TestIdleCoreIsSkippedUntilItsStateChanges(t *testing.T) {
 	r := newTileSetup(t, &boards.Wormhole).selectTile(chips.Tile{X: 1, Y: 1})
 	r.runProgram([]uint32{0x0000006f}) // j .
@@ -278,7 +279,7 @@ func TestIdleCoreIsSkippedUntilItsStateChanges(t *testing.T) {
 // TestCoresStartAtTheirStartAddresses starts four cores at their start addresses. Each core stores
 // 1 to its word.
 func TestCoresStartAtTheirStartAddresses(t *testing.T) {
-	// reportProgram returns a program that stores 1 to the word of the core.
+	// The program stores 1 to the word of the core.
 	reportProgram := func(slot uint32) []uint32 {
 		return []uint32{
 			0x00100293,              // li t0,1

@@ -1,7 +1,5 @@
 package mock
 
-// This file models TLB windows.
-
 import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -11,21 +9,20 @@ import (
 
 // window is the state of one TLB window.
 type window struct {
-	port    *port               // port of the aperture that Map returned; nil if the window is free
+	port    *port               // of the aperture that Map returned; nil: the window is free
 	words   boards.WindowConfig // values of the configuration registers
 	written uint8               // mask of the 4-byte parts of words that have been stored
 
-	// The following fields are decoded from words. They are valid only while known is true.
+	// The other fields are decoded from words, and valid only while known is true.
 	known       bool
 	target      fbs.TileRoute // tiles as configured
 	address     uint64        // address in the tiles that the first byte of the window shows
 	first, last chips.Tile    // corners of target in NoC 0 coordinates; equal for a single tile
 }
 
-// storeConfig stores to a configuration register of a TLB window. inside is the offset from the
-// first register of the TLB window. storeConfig does not check the configuration, because it is
-// inconsistent until all registers have been stored. pointedWindow checks it when the TLB
-// window is used.
+// storeConfig takes the offset `inside` from the first configuration register of the TLB window. It
+// does not check the configuration, which is inconsistent until all registers have been stored.
+// pointedWindow checks it when the TLB window is used.
 func (d *Device) storeConfig(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
 	if l.GroupOf(slot).IsOwnedByKernel(slot) && !d.hardware {
@@ -40,9 +37,9 @@ func (d *Device) storeConfig(slot int, inside uint64, width uint8, value uint64)
 	return hal.OK
 }
 
-// pointedWindow decodes the configuration of a TLB window, and returns the TLB window. It
-// rejects a TLB window that is not completely configured, and a configuration that the maker's
-// simulator rejects (ttsim v1.10.0 src/libttsim.cpp, tlb_translate and tlb_translate_bar4).
+// pointedWindow returns a TLB window with its decoded configuration. It rejects a TLB window that
+// is not completely configured, and a configuration that the maker's simulator rejects (ttsim
+// v1.10.0 src/libttsim.cpp, tlb_translate and tlb_translate_bar4).
 func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	w := &d.windows[slot]
 	if w.known {
@@ -73,16 +70,16 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 			w.words)
 	}
 	w.target, w.address = target, address
-	if c := d.checkTarget(slot, g, target); c != hal.OK {
+	if c := d.resolveTarget(slot, g, target); c != hal.OK {
 		return w, c
 	}
 	w.known = true
 	return w, hal.OK
 }
 
-// checkTarget sets first and last of a TLB window from the tiles t. It rejects tiles that do not
-// exist, and configurations that the maker's simulator does not implement.
-func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) hal.Code {
+// resolveTarget sets `first` and `last` of a TLB window from the tiles t. It rejects tiles that do
+// not exist, and configurations that the maker's simulator does not implement.
+func (d *Device) resolveTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) hal.Code {
 	w, grid := &d.windows[slot], chips.ForBoard(d.board).Grid
 	switch {
 	case t.NoC != 0:
@@ -119,8 +116,8 @@ func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) h
 	return hal.OK
 }
 
-// checkForbidden rejects a range of addresses of the tiles t if images must not access a part of
-// the range (boards.ForbiddenRange). Only a kernel driver may access such a range.
+// checkForbidden rejects a range of addresses if images must not access a part of it
+// (boards.ForbiddenRange). A kernel driver may access such a range.
 func (d *Device) checkForbidden(slot int, t fbs.TileRoute, address, size uint64) hal.Code {
 	forbidden := d.board.FindForbiddenRange(t, address, size)
 	if forbidden == nil || d.hardware {
@@ -131,8 +128,7 @@ func (d *Device) checkForbidden(slot int, t fbs.TileRoute, address, size uint64)
 }
 
 // tilePlace returns the place that an access to an address in a tile reaches. It rejects the
-// access if the tile has no memory or register there that accepts it. value is the value of a
-// store.
+// access if the tile has no memory or register there that accepts it. `value` is for a store.
 func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place,
 	hal.Code) {
 	grid := chips.ForBoard(d.board).Grid
@@ -146,8 +142,8 @@ func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uin
 	return place, d.checkRegister(kind, place, at, value)
 }
 
-// checkRegister rejects an access to a place that is not a register of a tile, and an access
-// that the register does not accept.
+// checkRegister rejects an access to a place without a register, and an access that the register
+// does not accept.
 func (d *Device) checkRegister(kind chips.TileKind, place Place, at access, value uint64) hal.Code {
 	reset := chips.ForBoard(d.board).Grid.ResetOf(kind)
 	r := chips.ForBoard(d.board).Grid.FindRegisterRange(kind, place.Address)
@@ -169,8 +165,7 @@ func (d *Device) checkRegister(kind chips.TileKind, place Place, at access, valu
 	return hal.OK
 }
 
-// modelHasRegister reports whether the model has a register at a place that accepts op,
-// although the board does not list the register.
+// modelHasRegister is for registers that the board does not list.
 func (d *Device) modelHasRegister(place Place, op Op) bool {
 	m, ok := d.model.(Registers)
 	return ok && m.HasRegister(place, op)

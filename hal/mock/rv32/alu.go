@@ -1,9 +1,7 @@
 package rv32
 
-// This file computes the results of arithmetic and logical instructions.
-
-// alu returns the result of a register-register instruction of RV32I or the M extension with the
-// operands a and b. ok is false if there is no such instruction.
+// alu returns the result of a register-register instruction of RV32I or the M extension. `ok` is
+// false if there is no such instruction.
 func alu(i instruction, a, b uint32) (value uint32, ok bool) {
 	switch i.funct7() {
 	case 0x00:
@@ -21,9 +19,9 @@ func alu(i instruction, a, b uint32) (value uint32, ok bool) {
 	return 0, false
 }
 
-// aluImm returns the result of a register-immediate instruction of RV32I with the register operand
-// a. ok is false if there is no such instruction. The immediate of a shift contains the amount in
-// its lower 5 bits and funct7 in its upper 7 bits.
+// aluImm returns the result of a register-immediate instruction of RV32I with the register's value
+// `a`. `ok` is false if there is no such instruction. The immediate of a shift contains the amount
+// in its lower 5 bits and funct7 in its upper 7 bits.
 func aluImm(i instruction, a uint32) (value uint32, ok bool) {
 	f, imm := i.funct3(), i.immI()
 	shift := f == 1 || f == 5
@@ -36,7 +34,7 @@ func aluImm(i instruction, a uint32) (value uint32, ok bool) {
 	return integer(f, a, imm), true
 }
 
-// integer returns the result of the operation that funct3 selects, with funct7 = 0.
+// integer is for funct7 = 0, and for immediates.
 func integer(funct3, a, b uint32) uint32 {
 	switch funct3 {
 	case 0: // add, addi
@@ -57,10 +55,9 @@ func integer(funct3, a, b uint32) uint32 {
 	return a & b // and, andi
 }
 
-// muldiv returns the result of an instruction of the M extension (chapter 7). If the divisor is 0,
-// the quotient is all ones and the remainder is the dividend. If the most negative number is
-// divided by -1, the quotient is that number and the remainder is 0 (table 7.1); Go's operators do
-// the same.
+// muldiv is for the M extension (chapter 7). If the divisor is 0, the quotient is all ones and the
+// remainder is the dividend. If the most negative number is divided by -1, the quotient is that
+// number and the remainder is 0 (table 7.1); Go's operators do the same.
 func muldiv(funct3, a, b uint32) uint32 {
 	if b == 0 && funct3 >= 4 {
 		if funct3 < 6 {
@@ -87,7 +84,6 @@ func muldiv(funct3, a, b uint32) uint32 {
 	return a % b // remu
 }
 
-// truth returns 1 for true and 0 for false.
 func truth(b bool) uint32 {
 	if b {
 		return 1

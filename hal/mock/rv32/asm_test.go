@@ -43,7 +43,7 @@ const (
 	ebreak = 0x00100073
 )
 
-// op names one instruction of a format by its funct fields.
+// op is an instruction of a format: its name and its funct fields.
 type op struct {
 	name           string
 	funct3, funct7 uint32
@@ -68,8 +68,7 @@ var (
 	storeOps = []op{{"sb", 0, 0}, {"sh", 1, 0}, {"sw", 2, 0}}
 )
 
-// encode returns the instruction with the given name. It ignores the operands that the format of
-// the instruction does not have.
+// encode ignores the operands that the format of the instruction does not have.
 func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 	formats := []struct {
 		ops    []op
@@ -94,13 +93,13 @@ func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 	panic("no instruction " + name)
 }
 
-// ram is a Bus with memory at base and after it. It rejects all other addresses.
+// ram is a Bus with memory from `base` on. It rejects all other addresses.
 type ram struct {
 	base uint32
 	data []byte
 }
 
-// newRAM returns memory that begins with the code.
+// newRAM has memory that begins with the code.
 func newRAM(base uint32, size int, code ...uint32) *ram {
 	m := &ram{base: base, data: make([]byte, size)}
 	for i, w := range code {

@@ -1,10 +1,7 @@
 package rv32
 
-// This file decodes the fields of an instruction.
-
 // instruction is one 32-bit instruction. Its methods return the fields, under their names in the
-// manual (sections 2.2 and 2.3). The methods for immediates return sign-extended values, except
-// immU.
+// manual (sections 2.2 and 2.3). Immediates are sign-extended, except immU.
 type instruction uint32
 
 func (i instruction) opcode() uint32 { return uint32(i) & 0x7f }

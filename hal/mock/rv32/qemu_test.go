@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// The test of this file runs random programs on a Core and under QEMU's user-mode emulator, which
-// implements the same manual independently. After each program, registers and data must be the
-// same.
+// Random programs run on a Core and under QEMU's user-mode emulator, which implements the same
+// manual independently. After each program, registers and data must be the same.
 
 const (
 	programCount = 200 // of about 600 instructions each
@@ -37,10 +36,8 @@ type generator struct {
 	useCounts map[string]int // number of uses of each instruction, by name
 }
 
-// emit appends instructions to the code.
 func (g *generator) emit(words ...uint32) { g.code = append(g.code, words...) }
 
-// randomWord returns a random value for a register or for data.
 func (g *generator) randomWord() uint32 {
 	if g.IntN(2) == 0 {
 		return specialValues[g.IntN(len(specialValues))]
@@ -157,7 +154,7 @@ func (g *generator) jumpCode(at, to int, link uint32) []uint32 {
 	return append(li(base, address-uint32(imm)), iType(opJalr, 0, link, base, imm))
 }
 
-// distance returns the distance in bytes between two instructions.
+// distance is in bytes, between the indices of two instructions.
 func distance(at, to int) int32 { return int32(4 * (to - at)) }
 
 // prologue returns code that points the base register at the middle of the data, and loads every
@@ -188,7 +185,7 @@ func (g *generator) epilogue(data uint32) []uint32 {
 	return append(code, addi(a7, 0, 64), ecall, addi(a0, 0, 0), addi(a7, 0, 93), ecall)
 }
 
-// buildProgram returns a program as a static ELF.
+// The program is a static ELF.
 func (g *generator) buildProgram() []byte {
 	g.base = 1 + g.Uint32N(31)
 	g.emit(g.prologue(0)...)
@@ -293,7 +290,7 @@ func TestRandomProgramsMatchQEMU(t *testing.T) {
 	}
 }
 
-// runUnderQEMU runs a program under QEMU, and returns what it writes.
+// runUnderQEMU returns what the program writes.
 func runUnderQEMU(t *testing.T, emulator, file string) []byte {
 	cmd := exec.Command(emulator, "-cpu", "rv32", file)
 	var out, text bytes.Buffer

@@ -11,7 +11,7 @@
 package rv32
 
 // Bus accesses memory and registers for a core. The core itself checks the alignment of addresses.
-// ok is false if nothing at the address accepts an access of that width. The core then stops.
+// If `ok` is false, nothing at the address accepts an access of that width, and the core stops.
 type Bus interface {
 	// Fetch returns the instruction at an address.
 	Fetch(address uint32) (instruction uint32, ok bool)
@@ -23,12 +23,11 @@ type Bus interface {
 	Store(address uint32, width uint8, value uint32) (ok bool)
 }
 
-// Core is one RISC-V core. The zero value with a Bus starts at address 0. The core does not
-// implement extensions beyond RV32IM that Blackhole's cores have (Zba, Zbb, Zaamo): such an
-// instruction stops the core. No program in the captures and workloads of this repository uses
-// them.
+// Core is one RISC-V core. The zero value with a Bus starts at address 0. Blackhole's cores have
+// extensions beyond RV32IM (Zba, Zbb, Zaamo). Here, such an instruction stops the core; no program
+// in the captures and workloads of this repository has one.
 type Core struct {
-	Bus Bus // memory and registers that the core accesses
+	Bus Bus
 
 	// Fence makes the core accept the instruction fence, as Blackhole's cores do. On Wormhole,
 	// fence does not order accesses, and ttsim rejects it.
@@ -39,7 +38,7 @@ type Core struct {
 	HasConfig bool
 	Config    uint32
 
-	// Stall is set by a method of Bus to make the core repeat the instruction at the next step.
+	// A method of Bus sets Stall to make the core repeat the instruction at the next step.
 	Stall bool
 
 	X    [32]uint32 // integer registers; X[0] is always 0
@@ -102,9 +101,8 @@ const (
 	opSystem  = 0x73
 )
 
-// execute executes the instruction i, except that it changes neither registers nor PC. It returns
-// the number of the register that i writes (0 if it writes none), the new value of that register,
-// and the address of the next instruction.
+// execute does not change registers and PC. It returns the number of the register that i writes (0
+// if it writes none), the new value of that register, and the address of the next instruction.
 func (c *Core) execute(i instruction) (rd, value, next uint32) {
 	a, b := c.X[i.rs1()], c.X[i.rs2()]
 	rd, next = i.rd(), c.PC+4
@@ -147,8 +145,8 @@ func (c *Core) execute(i instruction) (rd, value, next uint32) {
 	return rd, value, next
 }
 
-// branchTaken reports whether a branch with the operands a and b is taken. ok is false if funct3 is
-// one of the two reserved values.
+// branchTaken reports whether a branch is taken. `ok` is false if funct3 is one of the two reserved
+// values.
 func branchTaken(funct3, a, b uint32) (taken, ok bool) {
 	switch funct3 {
 	case 0: // beq
@@ -167,7 +165,7 @@ func branchTaken(funct3, a, b uint32) (taken, ok bool) {
 	return false, false
 }
 
-// load executes lb, lh, lw, lbu or lhu. ok is false if funct3 has another value, or if the access
+// load executes lb, lh, lw, lbu or lhu. `ok` is false if funct3 has another value, or if the access
 // fails. In the second case the core has stopped.
 func (c *Core) load(i instruction, address uint32) (value uint32, ok bool) {
 	f := i.funct3()
@@ -184,15 +182,14 @@ func (c *Core) load(i instruction, address uint32) (value uint32, ok bool) {
 	return value, ok
 }
 
-// store executes sb, sh or sw. ok is false if funct3 has another value, or if the access fails. In
-// the second case the core has stopped.
+// store executes sb, sh or sw. `ok` is false if funct3 has another value, or if the access fails.
+// In the second case the core has stopped.
 func (c *Core) store(i instruction, address, value uint32) (ok bool) {
 	f := i.funct3()
 	return f <= 2 && c.write(i, address, 1<<f, value)
 }
 
-// read loads width bytes. If the address is misaligned or the bus rejects the access, read stops
-// the core.
+// read stops the core if the address is misaligned or the bus rejects the access.
 func (c *Core) read(i instruction, address uint32, width uint8) (value uint32, ok bool) {
 	if address&uint32(width-1) != 0 {
 		c.halt(LoadMisaligned, i, address)
@@ -204,8 +201,7 @@ func (c *Core) read(i instruction, address uint32, width uint8) (value uint32, o
 	return value, ok
 }
 
-// write stores the lowest width bytes of value. If the address is misaligned or the bus rejects the
-// access, write stops the core.
+// write stops the core if the address is misaligned or the bus rejects the access.
 func (c *Core) write(i instruction, address uint32, width uint8, value uint32) (ok bool) {
 	if address&uint32(width-1) != 0 {
 		c.halt(StoreMisaligned, i, address)
@@ -217,16 +213,16 @@ func (c *Core) write(i instruction, address uint32, width uint8, value uint32) (
 	return ok
 }
 
-// configRegister is a register with the settings of caches and of the order of memory accesses.
-// ttsim v1.10.0 src/riscv_impl.h, CSR_CFG0, accepts the bits of configBits.
+// configRegister has the settings of caches and of the order of memory accesses. ttsim v1.10.0
+// src/riscv_impl.h, CSR_CFG0, accepts the bits of configBits.
 const (
 	configRegister = 0x7c0
 	configBits     = 0x104000a
 )
 
-// system executes a SYSTEM instruction. It stops the core, except if the instruction accesses the
-// control register at configRegister of a core that has it: the model has no semihosting, no
-// debugger and no other control registers (Zicsr), because no program needs them on either chip.
+// system stops the core, except for an access to configRegister of a core that has this register.
+// The model has no semihosting, no debugger and no other control registers (Zicsr), because no
+// program needs them on either chip.
 func (c *Core) system(i instruction) (rd, value uint32) {
 	if c.HasConfig && uint32(i)>>20 == configRegister {
 		if next, ok := c.nextConfig(i); ok {
@@ -245,7 +241,7 @@ func (c *Core) system(i instruction) (rd, value uint32) {
 	return 0, 0
 }
 
-// nextConfig returns the value that csrrw, csrrs or csrrc stores in Config. ok is false for other
+// nextConfig returns the value that csrrw, csrrs or csrrc stores in Config. `ok` is false for other
 // instructions, and for bits that the register does not have.
 func (c *Core) nextConfig(i instruction) (next uint32, ok bool) {
 	switch operand := c.X[i.rs1()]; i.funct3() {
@@ -261,13 +257,12 @@ func (c *Core) nextConfig(i instruction) (next uint32, ok bool) {
 	return next, next&^configBits == 0
 }
 
-// halt stops the core at the current instruction and stores the reason.
 func (c *Core) halt(r Reason, i instruction, address uint32) {
 	c.Stop = Stop{Reason: r, PC: c.PC, Instruction: uint32(i), Address: address}
 }
 
-// fence executes a fence, which does nothing because the model has no cache. ok is false if the
-// core does not accept fences, or if ttsim does not accept this form.
+// A fence does nothing, because the model has no cache. `ok` is false if the core does not accept
+// fences, or if ttsim does not accept this form.
 func (c *Core) fence(i instruction) (ok bool) {
 	if !c.Fence || i.funct3() != 0 || i.rd() != 0 || i.rs1() != 0 {
 		return false

@@ -93,8 +93,7 @@ const (
 	minus1 = 0xffffffff
 )
 
-// runCode executes a number of instructions of code at 0x1000 on a core with every extension, after
-// it has set x2 and x3.
+// runCode executes code at 0x1000 on a core with every extension, after it has set x2 and x3.
 func runCode(t *testing.T, steps int, x2, x3 uint32, code ...uint32) (*Core, *ram) {
 	t.Helper()
 	m := newRAM(0x1000, 0x1000, code...)

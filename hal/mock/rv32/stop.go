@@ -1,10 +1,8 @@
 package rv32
 
-// This file describes why and where a core has stopped.
-
 import "fmt"
 
-// Reason is the reason why a core has stopped, as a text for messages.
+// Reason is why a core has stopped, as a text for messages.
 type Reason string
 
 const (
@@ -23,10 +21,10 @@ const (
 	Breakpoint      Reason = "ebreak, but there is no debugger"
 )
 
-// illegalReason returns the reason why a core cannot execute the instruction i. An instruction
-// whose lowest two bits are not both 1 is for the Tensix coprocessor. The reason FenceRefused is
-// for fence on Wormhole, which does not order accesses, and for fence.i, which does not change the
-// instruction cache on either chip (ttsim v1.10.0 src/riscv_impl.h).
+// illegalReason returns why a core cannot execute an instruction. An instruction whose lowest two
+// bits are not both 1 is for the Tensix coprocessor. FenceRefused is for fence on Wormhole, which
+// does not order accesses, for forms of fence that ttsim does not accept, and for fence.i, which
+// does not change the instruction cache on either chip (ttsim v1.10.0 src/riscv_impl.h).
 func illegalReason(i instruction) Reason {
 	switch {
 	case i&3 != 3:
@@ -41,7 +39,7 @@ func illegalReason(i instruction) Reason {
 type Stop struct {
 	Reason      Reason
 	PC          uint32 // address of the instruction that stopped the core
-	Instruction uint32 // the instruction; 0 if it could not be fetched
+	Instruction uint32 // 0 if it could not be fetched
 	Address     uint32 // address that a load, store or jump accessed; otherwise PC
 }
 
