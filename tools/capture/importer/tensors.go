@@ -247,7 +247,7 @@ func (a *tensorAssigner) tensorWithRole(s *step, role gen.Role) (index int, whol
 		switch {
 		case !taken:
 			continue
-		case index >= 0 && t.Place == a.tensors[index].Place:
+		case index >= 0 && t.Place == a.tensors[index].Place && t.Cores == a.tensors[index].Cores:
 			if t.Line < a.tensors[index].Line {
 				continue
 			}
