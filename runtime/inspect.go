@@ -2,8 +2,8 @@ package runtime
 
 import "golang.org/x/sys/unix"
 
-// Inspect passes all bytes of the file, which are not verified yet, to check, and returns its error
-// as a *hal.Fault. Verify and Run use the same bytes: unless the file has fs-verity, Inspect first
+// Inspect passes all bytes of the file, not verified yet, to `check`, and returns its error as a
+// *hal.Fault. Verify and Run use the same bytes: unless the file has fs-verity, Inspect first
 // copies the payload, too, into private memory.
 func (f *File) Inspect(check func(data []byte) error) error {
 	if !f.hasVerity() {

@@ -50,11 +50,11 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 	}
 }
 
-// Seal installs a seccomp filter on all threads of the process, for the rest of its life: the
-// kernel kills the process as soon as a thread makes another system call than sealAllowedSyscalls,
-// and the ioctl with which Tenstorrent's driver programs a TLB window. Before, the caller must call
-// Freeze, and open every file that it will write. Later, it must allocate nothing: Go may map
-// memory for that. Seal supports amd64 and arm64. The error is a *hal.Fault.
+// Seal installs a seccomp filter on all threads of the process, for the rest of its life. The
+// kernel then kills the process at any system call other than sealAllowedSyscalls and the ioctl
+// with which Tenstorrent's driver programs a TLB window. Before, the caller must call Freeze, and
+// open every file that it will write. Later, it must allocate nothing: Go may map memory for that.
+// Seal supports amd64 and arm64. The error is a *hal.Fault.
 //
 // extra are more instructions of the filter, which may allow more system calls. They must load each
 // word of struct seccomp_data that they compare, and for the rest jump to their end, where Seal
@@ -95,8 +95,8 @@ type panicValue struct {
 
 var lastPanicValue *panicValue
 
-// prepareMemoryFault leaves room for 300 panics of memory faults, after the first value in a span
-// of 8 KiB, which Go allocates for values of one size.
+// prepareMemoryFault makes room for 300 panics of memory faults: it allocates the first value of a
+// new span, the 8 KiB that Go allocates for values of one size.
 func prepareMemoryFault() {
 	const spanBytes = 8 << 10
 	for lastPanicValue == nil || uintptr(unsafe.Pointer(lastPanicValue))%spanBytes != 0 {
