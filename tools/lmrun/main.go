@@ -43,8 +43,8 @@ type outcome struct {
 	imageID string // of fbs.View.ID; empty: the image is not valid
 	warning string // of -check; empty: none
 
-	runs          uint64 // completed ones
-	totalRunNs    int64  // of completed runs, as the two below
+	runs          uint64 // that were completed
+	totalRunNs    int64  // of the completed runs, as are the two below
 	shortestRunNs int64
 	longestRunNs  int64
 }
