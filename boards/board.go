@@ -34,8 +34,8 @@ type ResetRegister struct {
 	Mask    uint32 // bits of the cores; replays use no other bits
 }
 
-// TLBLayout describes the TLB windows and their registers. The configuration of a TLB window is in
-// one register of 8 bytes, or in three of 4 bytes, little endian.
+// TLBLayout describes the TLB windows and their registers: for each TLB window one of 8 bytes, or
+// three of 4 bytes, little endian.
 type TLBLayout struct {
 	Groups    []WindowGroup // sorted by number; sizes never decrease
 	FieldBits FieldBits
@@ -54,7 +54,7 @@ type WindowGroup struct {
 	Offset           uint64 // of the first TLB window
 	Size             uint64 // of each TLB window in bytes, a power of two
 	AddressBits      uint8  // of the address field, which contains address / Size
-	KernelOwnedCount int    // so many of the last belong to the kernel driver
+	KernelOwnedCount int    // of the last TLB windows, which the kernel driver uses
 }
 
 // FieldBits has the number of bits of each field of a configuration; 0: no such field. The fields

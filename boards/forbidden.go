@@ -38,8 +38,8 @@ const (
 	coordinatesFrom32 = 1<<64 - 1<<32
 )
 
-// FindForbiddenRange returns the first forbidden range of which a window would show a part, or nil.
-// The window shows `size` bytes of the tiles t from `address` on.
+// FindForbiddenRange returns the first forbidden range that overlaps the `size` bytes from
+// `address` on in the tiles t, or nil.
 func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *ForbiddenRange {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
@@ -59,7 +59,7 @@ func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *Forbidden
 }
 
 // coordinateSet returns the columns, or rows, that a rectangle may include: all if it wraps around
-// the edge of the grid (start > end).
+// (start > end).
 func coordinateSet(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates

@@ -24,8 +24,8 @@ const (
 )
 
 // ProgramRegion lets tiles access `size` bytes from busAddress on at o.NoCBase + offset. Size 0
-// only disables the region. `register` is an offset in o.Bar. The region stays disabled until all
-// its registers are set.
+// only disables the region. `register` is an offset in o.Bar. Until all other registers are set,
+// the region stays disabled.
 func (o *OutboundTranslation) ProgramRegion(region int, offset, size, busAddress uint64,
 	store func(register uint64, value uint32)) {
 	registers := o.Offset + uint64(region)*o.Stride

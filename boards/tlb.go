@@ -57,19 +57,19 @@ func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	return nil
 }
 
-// WindowOffset returns the offset in its BAR of TLB window number `slot`, which is in g.
+// WindowOffset returns the offset of TLB window number `slot` in its BAR.
 func (g *WindowGroup) WindowOffset(slot int) uint64 {
 	return g.Offset + uint64(slot-g.First)*g.Size
 }
 
-// IsOwnedByKernel reports whether the kernel driver uses TLB window number `slot`, which is in g.
+// IsOwnedByKernel reports whether the kernel driver uses TLB window number `slot`.
 func (g *WindowGroup) IsOwnedByKernel(slot int) bool {
 	return slot >= g.First+g.Count-g.KernelOwnedCount
 }
 
 // ChooseWindow returns the number of a TLB window of at least `size` bytes that lies inside its
 // BAR, and is neither taken nor the kernel driver's: `preferred` if possible, else the lowest,
-// which is also the smallest. Without one, it returns -1.
+// which is also the smallest; or -1.
 func (l *TLBLayout) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {

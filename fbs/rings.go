@@ -17,8 +17,8 @@ const (
 		1<<gen.OpcodeCompare
 )
 
-// NextRingValue returns the value that an Advance by `step` gives a ring at `position`, and whether
-// a lap begins. The step must be at most the size of the ring.
+// NextRingValue returns the value of a ring at `position` after an Advance by `step`, and whether a
+// lap begins. The step must be at most the size of the ring.
 func NextRingValue(r *Ring, position, step uint64) (value uint64, isNewLap bool) {
 	if step > r.End-position {
 		return r.Begin, true

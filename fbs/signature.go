@@ -17,9 +17,9 @@ const (
 	signatureChecksumOffset = 8 // of Signature.Checksum
 )
 
-// SplitSignature returns the image in a file, and the signature after it, nil if there is none. It
-// checks that the signature is undamaged, not that it is authentic: package runtime/signed does
-// that. Errors are *Error.
+// SplitSignature returns the image in a file, and the signature after it, or nil. It checks that
+// the signature is undamaged; package runtime/signed checks that it is authentic. Errors are
+// *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureSize
 	if size < PreambleSize || ReadStruct[Preamble](data).FileSize != uint64(size) {

@@ -3582,7 +3582,7 @@ static void step_command(struct lmplay_replay *r) {
 		code = LMPLAY_INTERNAL;
 	}
 	if (code == LMPLAY_OK) {
-		struct command c = *command_at(r->image, r->next); /* a copy: what is checked is what runs */
+		struct command c = *command_at(r->image, r->next); /* copied: what is checked runs */
 		code = LMPLAY_INTERNAL;
 		if (element_count(r->image, FIELD_RINGS) != 0u) {
 			move_command(r, &c);

@@ -71,7 +71,7 @@ func fileChangedError(path string) error {
 }
 
 // createTemp creates the temporary file. `existing` is the status of the file that it will replace,
-// zero if there is none.
+// or zero.
 func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
