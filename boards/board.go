@@ -23,7 +23,7 @@ type AccessRule struct {
 	Bar         uint8  // 0 to 5
 	First, Last uint64 // offsets of the first and the last byte
 	Widths      uint8  // in bytes, ORed: 1, 2, 4, 8
-	IsMemory    bool   // without side effects; accepts bulk copies
+	IsMemory    bool   // without side effects; with all widths, accepts bulk copies
 	LoadOnly    bool   // images must not store
 	Name        string // in messages
 }

@@ -65,7 +65,7 @@ func (t *Table) readVtable(fieldCount int) {
 	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// Inlining setFirstError would make the program 1 KB larger.
+// Inlining setFirstError would enlarge the program.
 //
 //go:noinline
 func (t *Table) setFirstError(place, format string, numbers ...uint64) {

@@ -11,7 +11,7 @@ import (
 )
 
 // planRuns checks that the options match the image, and that no output would overwrite another file
-// of this lmrun. It opens nothing, so that -check needs no device.
+// of this lmrun. It opens no device, so that -check needs none.
 func planRuns(view *fbs.View, o args.Options) (f *runLoop, err error) {
 	f = &runLoop{view: view, runTimeLimitNs: o.DeadlineNs}
 	view.TimeLimitUs = uint64(o.MaxSequenceNs) / 1000
