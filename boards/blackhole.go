@@ -61,7 +61,7 @@ var Blackhole = Board{
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800},
 	// Coordinates: [Firmware], ComputeNocTranslation. The order of columns 1 to 7 and 10 to 16
 	// depends on the chip. Column 19 is the PCIe tile, columns from 20 on are Ethernet. Row 0 also
-	// has the numbers 24, one of 12 to 23, and all undefined ones; row 1 also has 25.
+	// has the numbers 24, one of 12 to 23, and all that are undefined; row 1 also has 25.
 	ForbiddenRanges: []ForbiddenRange{
 		// PCIe tiles (2,0) and (11,0), of which a chip uses one ([KMD],
 		// blackhole_detect_pcie_noc_x): registers of the PCIe controller (PCIE_DBI_ADDR), and any

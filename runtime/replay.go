@@ -159,7 +159,7 @@ func (r *Replay) Run(sequence int) Result {
 	return r.finishFailedRun(sequence, code)
 }
 
-// finishFailedRun runs "safe", unless "safe" itself has failed.
+// finishFailedRun disables the replay, and runs "safe", unless "safe" itself has failed.
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failureDetails
 	result.Code = code

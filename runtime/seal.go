@@ -66,8 +66,8 @@ func Seal(extra ...unix.SockFilter) (err error) {
 	program := appendSealProgram(room[:0], extra)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 
-	// seccomp requires this of the same thread, and fails if it has failed. Both calls are raw:
-	// during others, Go may move the goroutine to another thread.
+	// Without no_new_privs of this thread, seccomp fails. Both calls are raw: during others, Go may
+	// move the goroutine to another thread.
 	unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	// TSYNC: on all threads, or if that fails for one, on none.
 	thread, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,

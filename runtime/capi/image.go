@@ -132,7 +132,7 @@ func callAndRecover(im *image, call func(*image) outcome) (end outcome) {
 }
 
 // finishCallWithoutImage keeps the outcome of a failed call, such as lm_open, for lm_last_error. If
-// two fail at the same time, one may be lost.
+// two calls fail at once, one outcome may be lost.
 func finishCallWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
 		slot.lastOutcome = end

@@ -60,8 +60,7 @@ func flushFileSystems(preparations []preparation, limit time.Duration) (ended bo
 	}
 }
 
-// mountKernelFileSystems skips those that are mounted already. After an error, it prints it and
-// continues.
+// mountKernelFileSystems skips those that are mounted already. It prints errors and continues.
 func mountKernelFileSystems() {
 	mounts := [...]struct{ kind, path string }{
 		{"proc", "/proc"},

@@ -40,7 +40,7 @@ type outcome struct {
 	result          runtime.Result
 	ignoredFailures uint64 // of all sequences other than `safe`
 
-	imageID string // of fbs.View.ID; empty: the image is not valid
+	imageID string // from fbs.View.ID; empty: no valid image was opened
 	warning string // of -check; empty: none
 
 	runs          uint64 // that were completed

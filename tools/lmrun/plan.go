@@ -111,8 +111,8 @@ func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	return max(run, before) + after + safe
 }
 
-// maxSequenceUs returns the longest time that a sequence can take, with the time until it notices a
-// signal and the limit; 0 if the index is -1.
+// maxSequenceUs returns the longest time that a sequence takes after a signal: its worst case or
+// limitNs, and the time until it notices signal and limit. It is 0 if the index is -1.
 func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0
