@@ -383,7 +383,8 @@ func (c *commandChecker) checkScratch(m *Command) (problem string) {
 	return ""
 }
 
-// verifyCalls checks that no called sequence contains a Call, and adds its time to its callers'.
+// verifyCalls checks that no called sequence contains a Call, and adds the time of each called
+// sequence to that of its callers.
 func (v *View) verifyCalls() *Error {
 	hasCall := make([]bool, len(v.Sequences))
 	isCalled := make([]bool, len(v.Sequences))

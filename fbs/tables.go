@@ -27,7 +27,7 @@ type tableToCheck struct {
 // verifyTables checks the reservation and every table; of the commands, only the number.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	// The reservation does not count rules and rings, so their counts are right.
+	// The reservation does not count rules and rings: their counts pass.
 	rules, rings := uint32(len(v.Rules)), uint32(len(v.Rings))
 	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
@@ -214,7 +214,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	return t.checkAndCount(w)
 }
 
-// checkBarWindow compares with the least size of the BAR, which the image declares.
+// checkBarWindow compares the window with the least size of its BAR, which the image declares.
 func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	if w.Bar >= 6 {
 		return Text("BAR %d does not exist", uint64(w.Bar))

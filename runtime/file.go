@@ -63,7 +63,7 @@ func (f *File) mapAndCopyEnvelope() error {
 	return err
 }
 
-const hugePageCopyMinBytes = 2 << 20 // of a copy that takes three times as long in small pages
+const hugePageCopyMinBytes = 2 << 20 // larger copies take three times as long in small pages
 
 // copyToPrivate replaces the mapped pages of data[first:end] by private copies at the same
 // addresses.

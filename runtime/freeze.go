@@ -41,7 +41,7 @@ func (r *Replay) Freeze() error {
 }
 
 // growStack grows the stack to more than a run needs. Only a garbage collection would shrink it.
-// Not inlined, because its frame grows it.
+// Not inlined: its frame grows the stack.
 //
 //go:noinline
 func growStack() (room [16 << 10]byte) { return room }

@@ -10,7 +10,7 @@ import (
 // that is enough), and those in free huge pages of 2 MiB, which only host windows use. Limits of
 // control groups do not count.
 func availableMemoryFor(needed uint64) (available, inHugePages uint64) {
-	if available = 1 << 20; needed > available { // else do not read: that takes 20 to 50 us
+	if available = 1 << 20; needed > available { // reading meminfo takes 20 to 50 us
 		meminfo, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
 		freeHuge, _ := hal.ReadText("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 		available, inHugePages = parseMemory(meminfo, freeHuge)

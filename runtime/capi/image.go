@@ -81,7 +81,7 @@ func acquireImage(handle int32) (*image, outcome) {
 	return nil, usageError("the image with this handle was closed, or never opened")
 }
 
-// By the stage that the call requires.
+// Indexed by the stage that the call requires.
 var (
 	tooEarlyReasons = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}

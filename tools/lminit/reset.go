@@ -75,8 +75,8 @@ func resetPCIFunction(device, address string) error {
 }
 
 // resetPCIBus resets all functions of a bus, by reset_subordinate of the bridge above it. A kernel
-// before Linux 6.13 may lack this file. Then it uses the function's reset method `bus` (Linux 5.15
-// and later), which the kernel rejects if another function is on the bus.
+// before Linux 6.13 may lack this file. Then resetPCIBus uses the function's reset method `bus`
+// (Linux 5.15 and later), which the kernel rejects if another function is on the bus.
 func resetPCIBus(_, address string) error {
 	function := pciBusPath() + "/devices/" + address
 	// function is a link into the directory of the bridge.
