@@ -15,9 +15,9 @@ var Blackhole = Board{
 			Bar: 0, First: 0x00000000, Last: 0x193fffff,
 			Widths: 1 | 2 | 4 | 8, IsMemory: true, LoadOnly: true, Name: "windows",
 		},
-		// An 8-byte access could fault, or reach the next TLB window (tt-umd PR #2648). The
-		// registers behind have no rule: they control strided multicast, and the tiles of TLB
-		// windows 0 to 31.
+		// An 8-byte access could fault, or reach the next TLB window's registers (tt-umd PR #2648).
+		// The registers after these have no rule: they control strided multicast, and the tiles of
+		// TLB windows 0 to 31.
 		{
 			Bar: 0, First: 0x1fc00000, Last: 0x1fc009d7,
 			Widths: 4, LoadOnly: true, Name: "window configuration",
@@ -33,7 +33,7 @@ var Blackhole = Board{
 			Widths: 4, LoadOnly: true, Name: "PCIe NIU 1",
 		},
 		// The ARC is the management processor. Source: ARC_APB_BAR0_XBAR_OFFSET_START in tt-umd,
-		// device/api/umd/device/arch/blackhole_implementation.hpp. In [ttsim], only the NoC has it.
+		// device/api/umd/device/arch/blackhole_implementation.hpp. [ttsim] has it only on the NoC.
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
 		// Outbound translation. The DMA engine before it has no rule: no command can wait for the
 		// end of its transfers.
@@ -60,8 +60,8 @@ var Blackhole = Board{
 	// tt-isa-documentation, BlackholeA0/TensixTile/SoftReset.md
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800},
 	// Coordinates: [Firmware], ComputeNocTranslation. The order of columns 1 to 7 and 10 to 16
-	// depends on the chip. Column 19 is the PCIe tile, columns from 20 on are Ethernet. Row 0 is
-	// also 24, one of 12 to 23, and all undefined numbers; row 1 is also 25.
+	// depends on the chip. Column 19 is the PCIe tile, columns from 20 on are Ethernet. Row 0 also
+	// has the numbers 24, one of 12 to 23, and all that are undefined; row 1 also has 25.
 	ForbiddenRanges: []ForbiddenRange{
 		// PCIe tiles (2,0) and (11,0), of which a chip uses one ([KMD],
 		// blackhole_detect_pcie_noc_x): registers of the PCIe controller (PCIE_DBI_ADDR), and any
@@ -70,7 +70,7 @@ var Blackhole = Board{
 			Routes: unicastNoC0 | unicastNoC1, Columns: 0x7f<<1 | 0x7f<<10 | coordinatesFrom19,
 			Rows: 1<<0 | 0x1fff<<12 | coordinatesFrom26, Last: lastTileAddress, Name: pcieTileName,
 		},
-		// The same on NoC 1, on a chip that does not translate there.
+		// PCIe tiles on NoC 1, on a chip that does not translate there.
 		{
 			Routes: unicastNoC1, Columns: 1<<5 | 1<<14 | coordinatesFrom32, Rows: 1 << 11,
 			Last: lastTileAddress, Name: pcieTileName,
@@ -88,8 +88,8 @@ var Blackhole = Board{
 			Rows: 1<<0 | 0x1fff<<12 | coordinatesFrom26,
 			Last: lastTileAddress, Name: pcieTileName,
 		},
-		// All: packets travel to lower rows of NoC 0, so that a rectangle to a higher row wraps
-		// around, and may include row 0.
+		// All rectangles: packets travel to lower rows of NoC 0, so a rectangle to a higher row
+		// wraps around, and may include row 0.
 		{
 			Routes: multicastNoC1, Columns: allCoordinates, Rows: allCoordinates,
 			Last: lastTileAddress, Name: pcieTileName,

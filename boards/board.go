@@ -9,7 +9,7 @@ package boards
 type Board struct {
 	Name           string    // in images, and in device names such as mock:edu
 	Vendor, Device uint16    // PCI ids
-	BarSizes       [6]uint64 // usual sizes in bytes; 0: not for images
+	BarSizes       [6]uint64 // usual sizes in bytes; 0: images cannot use it
 
 	Rules           []AccessRule  // sorted, without overlaps; images access no other bytes
 	TLB             *TLBLayout    // nil: no TLB windows
@@ -23,7 +23,7 @@ type AccessRule struct {
 	Bar         uint8  // 0 to 5
 	First, Last uint64 // offsets of the first and the last byte
 	Widths      uint8  // in bytes, ORed: 1, 2, 4, 8
-	IsMemory    bool   // without side effects; accepts bulk copies
+	IsMemory    bool   // without side effects; with all widths, accepts bulk copies
 	LoadOnly    bool   // images must not store
 	Name        string // in messages
 }
@@ -31,11 +31,11 @@ type AccessRule struct {
 // ResetRegister keeps the cores of a tile in reset: a core runs while its bit is 0.
 type ResetRegister struct {
 	Address uint64 // in the tile
-	Mask    uint32 // the cores; replays use no other units
+	Mask    uint32 // bits of the cores; replays use no other bits
 }
 
-// TLBLayout describes the TLB windows, and the registers with their configurations: one of 8 bytes,
-// or three of 4 bytes, little endian.
+// TLBLayout describes the TLB windows and their registers: for each TLB window one of 8 bytes, or
+// three of 4 bytes, little endian.
 type TLBLayout struct {
 	Groups    []WindowGroup // sorted by number; sizes never decrease
 	FieldBits FieldBits
@@ -54,16 +54,16 @@ type WindowGroup struct {
 	Offset           uint64 // of the first TLB window
 	Size             uint64 // of each TLB window in bytes, a power of two
 	AddressBits      uint8  // of the address field, which contains address / Size
-	KernelOwnedCount int    // the last ones belong to the kernel driver
+	KernelOwnedCount int    // of the last TLB windows, which the kernel driver uses
 }
 
-// FieldBits has the width of each field of a configuration, in bits, in this order from the lowest
-// bit above the address field; 0: no such field.
+// FieldBits has the number of bits of each field of a configuration; 0: no such field. The fields
+// follow the address field, the first in the lowest bits.
 type FieldBits [11]uint8
 
 // Indices in FieldBits.
 const (
-	FieldXEnd = iota // column of the tile, or of the last corner
+	FieldXEnd = iota // column of the tile, or of the rectangle's last corner
 	FieldYEnd
 	FieldXStart // column of the first corner; 0 for a single tile
 	FieldYStart

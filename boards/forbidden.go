@@ -4,8 +4,8 @@ package boards
 // controller, or a way to them.
 //
 // Besides raw coordinates, a tile has translated ones, which depend on the chip's disabled tiles.
-// Columns and Rows have every coordinate of the tile on any chip, as a set of bits. On some chips,
-// one of them selects another tile, which images can select by its other coordinates.
+// Columns and Rows are sets of bits: every coordinate that the tile has on any chip. On some chips,
+// one of these belongs to another tile, which images can still select by its other coordinates.
 type ForbiddenRange struct {
 	Routes      uint8 // unicastNoC0 and so on, ORed
 	Columns     uint64
@@ -38,8 +38,8 @@ const (
 	coordinatesFrom32 = 1<<64 - 1<<32
 )
 
-// FindForbiddenRange returns the first forbidden range of which a window of size bytes would show a
-// part that shows the tiles t from the address on, or nil.
+// FindForbiddenRange returns the first forbidden range that overlaps the `size` bytes from
+// `address` on in the tiles t, or nil.
 func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *ForbiddenRange {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
@@ -59,7 +59,7 @@ func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *Forbidden
 }
 
 // coordinateSet returns the columns, or rows, that a rectangle may include: all if it wraps around
-// the edge of the grid (start > end).
+// (start > end).
 func coordinateSet(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates

@@ -9,7 +9,7 @@ var Ivshmem = Board{
 	BarSizes: [6]uint64{0: 256, 2: 4 << 20},
 	Rules: []AccessRule{
 		{Bar: 0, First: 0, Last: 0xff, Widths: 4, Name: "registers"},
-		// The largest BAR of the image format.
+		// Larger than any memory backend.
 		{Bar: 2, First: 0, Last: 1<<46 - 1, Widths: 1 | 2 | 4 | 8, IsMemory: true,
 			Name: "shared memory"},
 	},

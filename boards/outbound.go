@@ -23,9 +23,9 @@ const (
 	regionBaseOffset    = 0x08 // first offset (2 registers), limit's lower half, bus address (2)
 )
 
-// ProgramRegion lets tiles access size bytes from busAddress on at o.NoCBase + offset. Size 0 only
-// disables the region. A register is an offset in o.Bar. The region stays disabled until all its
-// registers are set.
+// ProgramRegion lets tiles access `size` bytes from busAddress on at o.NoCBase + offset. Size 0
+// only disables the region. `register` is an offset in o.Bar. Until all other registers are set,
+// the region stays disabled.
 func (o *OutboundTranslation) ProgramRegion(region int, offset, size, busAddress uint64,
 	store func(register uint64, value uint32)) {
 	registers := o.Offset + uint64(region)*o.Stride

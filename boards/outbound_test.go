@@ -5,13 +5,11 @@ import (
 	"testing"
 )
 
-// registerStore is one store to a register of the address translation.
 type registerStore struct {
 	register uint64
 	value    uint32
 }
 
-// stores returns the stores that program a region.
 func stores(o *OutboundTranslation, region int, offset, size, bus uint64) (list []registerStore) {
 	o.ProgramRegion(region, offset, size, bus,
 		func(register uint64, value uint32) { list = append(list, registerStore{register, value}) })

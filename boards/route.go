@@ -11,7 +11,7 @@ type TileRoute struct {
 	Multicast       bool
 }
 
-// Ordering is that of a TLB window's requests. The values are those of image.fbs (fbs/layout.go).
+// Ordering of a TLB window's requests, with the values of image.fbs (fbs/layout.go checks this).
 type Ordering byte
 
 const (
@@ -21,7 +21,7 @@ const (
 	OrderingPosted  Ordering = 3
 )
 
-// UnpackTileRoute converts Command.Mask of a Point: one byte for each field, X the lowest. ok is
+// UnpackTileRoute converts Command.Mask of a Point: one byte for each field, X the lowest. `ok` is
 // false if a value is invalid.
 func UnpackTileRoute(mask uint64) (t TileRoute, ok bool) {
 	t = TileRoute{

@@ -4,7 +4,7 @@ package boards
 type WindowConfig [2]uint64
 
 // EncodeWindow returns the configuration with which a TLB window of group g shows the tiles t from
-// the address on. ok is false if the device has none.
+// `address` on. `ok` is false if there is no such configuration.
 //
 // Without FieldUseStaticVC, there is only static virtual channel 0, and FieldStaticVC is 1 for it.
 func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
@@ -46,7 +46,7 @@ func isValidRoute(t TileRoute) bool {
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 }
 
-// GroupOf returns the group of TLB window number slot, or nil.
+// GroupOf returns the group of TLB window number `slot`, or nil.
 func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -57,19 +57,19 @@ func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	return nil
 }
 
-// WindowOffset returns the offset in its BAR of TLB window number slot of g.
+// WindowOffset returns the offset of TLB window number `slot` in its BAR.
 func (g *WindowGroup) WindowOffset(slot int) uint64 {
 	return g.Offset + uint64(slot-g.First)*g.Size
 }
 
-// IsOwnedByKernel reports whether the kernel driver uses TLB window number slot of g.
+// IsOwnedByKernel reports whether the kernel driver uses TLB window number `slot`.
 func (g *WindowGroup) IsOwnedByKernel(slot int) bool {
 	return slot >= g.First+g.Count-g.KernelOwnedCount
 }
 
-// ChooseWindow returns the number of a TLB window of at least size bytes that lies inside its BAR,
-// and is neither taken nor the kernel driver's: preferred if possible, else the lowest, which is
-// also the smallest; or -1.
+// ChooseWindow returns the number of a TLB window of at least `size` bytes that lies inside its
+// BAR, and is neither taken nor the kernel driver's: `preferred` if possible, else the lowest,
+// which is also the smallest; or -1.
 func (l *TLBLayout) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {

@@ -15,7 +15,6 @@ var Wormhole = Board{
 			Bar: 0, First: 0x00000000, Last: 0x1effffff,
 			Widths: 1 | 2 | 4 | 8, IsMemory: true, LoadOnly: true, Name: "windows",
 		},
-		// Registers that program the TLB windows.
 		{
 			Bar: 0, First: 0x1fc00000, Last: 0x1fc005cf,
 			Widths: 4 | 8, LoadOnly: true, Name: "window configuration",
@@ -105,16 +104,15 @@ var Wormhole = Board{
 			Routes: unicastNoC1, Columns: 1<<9 | 1<<16 | coordinatesFrom26, Rows: 1 << 1,
 			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's address windows",
 		},
-		// Rectangles that may include column 0, with both tiles. Number 17 is column 5, and 18 to
-		// 21 are columns 1 to 4: a rectangle from 17 to one of them wraps around.
+		// Rectangles that may include column 0, with the PCIe and ARC tiles. Number 17 is column 5,
+		// and 18 to 21 are columns 1 to 4: a rectangle from 17 to these wraps around.
 		{
 			Routes: multicastNoC0, Columns: 1<<0 | 1<<16 | 1<<17 | coordinatesFrom26,
 			Rows: allCoordinates,
 			Last: lastTileAddress, Name: pcieTileName,
 		},
-		// The same column is column 9 of NoC 1. Translated numbers, from 16 on, count as on NoC 0,
-		// but packets travel in the opposite direction: a rectangle to a higher number wraps
-		// around.
+		// Column 0 is column 9 of NoC 1. Translated numbers, from 16 on, count as on NoC 0, but
+		// packets travel in the opposite direction: a rectangle to a higher number wraps around.
 		{
 			Routes: multicastNoC1, Columns: 1<<9 | coordinatesFrom16,
 			Rows: allCoordinates,

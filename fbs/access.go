@@ -11,11 +11,11 @@ type accessTraits uint8
 
 const (
 	accessSingleLoad accessTraits = 0
-	accessManyBytes  accessTraits = 1 << (iota - 1) // Amount bytes
+	accessManyBytes  accessTraits = 1 << (iota - 1) // as many as Command.Amount says
 	accessStores
 	accessAnyWidth // the mode Bulk
 	accessCombined // through a write-combining window
-	accessDMA      // another device stores any number of bytes: the bytes have a bus address
+	accessDMA      // another device may store any number of bytes at their bus address
 )
 
 const (
@@ -29,13 +29,13 @@ type access struct {
 	widths     uint8  // accepted widths in bytes, ORed
 	traits     accessTraits
 
-	rule      *boards.AccessRule     // of the range of a BAR
-	forbidden *boards.ForbiddenRange // no access: the TLB window would show a part of this range
+	rule      *boards.AccessRule     // of the range of a BAR; nil elsewhere
+	forbidden *boards.ForbiddenRange // not nil: no access, the TLB window would show a part of it
 }
 
-// accessAt alone decides what images may load, store, and store the bus address of. It returns the
-// range around an offset in which all bytes accept the same. A Tlb window shows the tiles from the
-// address `at` on; without a Point, tiles is nil.
+// Only accessAt decides what images may load and store, and which bytes have a bus address. It
+// returns the range around the offset `at` in which all bytes accept the same. For a Tlb window,
+// `at` is an address in `tiles`, which is nil without a Point.
 func (v *View) accessAt(board *boards.Board, w *Window, at uint64, tiles *TileRoute) (a access) {
 	const everything = 1<<64 - 1
 	switch w.Kind {
@@ -142,9 +142,10 @@ func (c *commandChecker) accessOf(m *Command) access {
 	return c.view.accessAt(c.boards[w.Device], w, at, nil)
 }
 
-// hasAtMostOneBit reports whether a width is a power of two or 0.
 func hasAtMostOneBit(width uint8) bool { return width&(width-1) == 0 }
 
+// Inlining would enlarge the program.
+//
 //go:noinline
 func describeMissingWindow(index uint16) string {
 	return Text("window %d does not exist", uint64(index))

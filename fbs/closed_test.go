@@ -165,9 +165,8 @@ func (t *translation) rawCoordinates(x, y uint8) (rawX, rawY uint8) {
 	return t.x[x], t.y[y]
 }
 
-// reachesClosedRange reports whether size bytes of the tiles t include a byte that images must not
-// access.
-// It visits the tiles in the order in which packets traverse the NoC.
+// reachesClosedRange reports whether `size` bytes of the tiles t include a byte that images must
+// not access. It visits the tiles in the order in which packets traverse the NoC.
 func (c *chip) reachesClosedRange(r *rand.Rand, t fbs.TileRoute, address, size uint64) bool {
 	table := c.translations(r, t.NoC)
 	lastX, lastY := table.rawCoordinates(t.X, t.Y)
@@ -208,7 +207,6 @@ func deviceOf(b *boards.Board) lmb.Device {
 	return lmb.Device{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.BarSizes}
 }
 
-// newPointImage returns an image for a board with one Point command.
 func newPointImage(t *testing.T, board *boards.Board) *pointImage {
 	target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingDefault}
 	window := fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot, Size: 1 << 20}

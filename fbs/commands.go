@@ -8,8 +8,8 @@ import (
 // The checksum of a block follows its checks, while its 16 KiB are still in the processor's cache.
 const commandsPerBlock = 512
 
-// commandChecker checks the commands of an image (FORMAT.md section 6). Its methods check... return
-// the problem, or "".
+// commandChecker checks the commands of an image (FORMAT.md section 6). Its methods named check...
+// return the problem, or "".
 type commandChecker struct {
 	view           *View // the checker sets NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board
@@ -22,8 +22,8 @@ type commandChecker struct {
 	rings    []ringState
 	advanced uint32 // set of the rings with a value: forgetState clears it
 
-	// For each byte of the scratch tensors 1 + the device from which the sequence being checked has
-	// loaded it, or 0.
+	// For each byte of the scratch tensors: 1 + the index of the device from which the sequence
+	// being checked has loaded it, or 0.
 	loadedFrom []uint8
 }
 
@@ -34,8 +34,8 @@ var windowKindNames = [...]string{
 	gen.WindowKindConfig: "configuration space",
 }
 
-// verifyCommands also sets v.WorstCaseUs, and continues sumBefore, the checksum of the envelope
-// before the commands, with data, their bytes.
+// verifyCommands also sets v.WorstCaseUs. sumBefore is the checksum of the envelope before the
+// commands; sum continues it with `data`, the bytes of the commands.
 func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *Error) {
 	c := newCommandChecker(v)
 	sum = sumBefore
@@ -254,7 +254,7 @@ func (c *commandChecker) checkRelocate(m *Command, f *opcodeForm) (problem strin
 		return describeMissingWindow(m.Index)
 	}
 	w := &c.view.Windows[m.Index]
-	// Drivers store the end of a buffer in host memory. The end of a Bar window is another
+	// A driver may store the end of a buffer in host memory. Behind a Bar window is another
 	// register.
 	if m.Value > w.Size || m.Value == w.Size && w.Kind == gen.WindowKindBar {
 		return Text("relocation offset %x is beyond window %d (%x bytes)",
@@ -306,7 +306,7 @@ func checkDelay(m *Command) (problem string) {
 	return ""
 }
 
-// checkCall forgets: the called sequence may point windows at other tiles, and write scratch.
+// checkCall forgets the state: the called sequence may change windows, scratch and rings.
 func (c *commandChecker) checkCall(m *Command) (problem string) {
 	if int(m.Index) >= len(c.view.Sequences) {
 		return Text("sequence %d does not exist", uint64(m.Index))
@@ -325,6 +325,8 @@ func (c *commandChecker) checkEnd(m *Command) (problem string) {
 
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
+// Inlining would enlarge the program.
+//
 //go:noinline
 func describeTooLargeValue(m *Command) string {
 	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
@@ -381,7 +383,8 @@ func (c *commandChecker) checkScratch(m *Command) (problem string) {
 	return ""
 }
 
-// verifyCalls checks that no called sequence contains a Call, and adds the times of called ones.
+// verifyCalls checks that no called sequence contains a Call, and adds the time of each called
+// sequence to that of its callers.
 func (v *View) verifyCalls() *Error {
 	hasCall := make([]bool, len(v.Sequences))
 	isCalled := make([]bool, len(v.Sequences))

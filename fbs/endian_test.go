@@ -13,7 +13,6 @@ import (
 	"lightmetal/tools/check/effort"
 )
 
-// noImporter imports nothing.
 type noImporter struct{}
 
 func (noImporter) Import(string) (*types.Package, error) { return nil, errors.New("not imported") }

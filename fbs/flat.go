@@ -23,14 +23,14 @@ type Table struct {
 	minObjectOffset uint64 // smallest offset that a table, vtable or vector may have
 	place           string // name of the table in errors
 	position        uint64
-	size            uint64 // without its vectors
+	size            uint64 // of the table in bytes, without its vectors
 	vtable          []byte // 16-bit numbers: size of the vtable, size of the table, field offsets
 }
 
-// RootTable returns the root table of a FlatBuffer, with Err if it is invalid. The address of data
-// must be a multiple of 8, because structs are read in place. Tables, vtables and vectors begin at
-// minObjectOffset or later. fieldCount is the number of fields in the schema; place names the table
-// in errors.
+// RootTable returns the root table of a FlatBuffer; its Err is set if it is invalid. The address of
+// data must be a multiple of 8, because structs are read in place. Tables, vtables and vectors must
+// begin at minObjectOffset or later. The schema has fieldCount fields. Errors call the table
+// `place`.
 func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string) *Table {
 	position := uint64(ReadStruct[uint32](data))
 	t := &Table{data: data, minObjectOffset: minObjectOffset, place: place, position: position}
@@ -65,7 +65,7 @@ func (t *Table) readVtable(fieldCount int) {
 	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// Inlining setFirstError would make the program 1 KB larger.
+// Inlining setFirstError would enlarge the program.
 //
 //go:noinline
 func (t *Table) setFirstError(place, format string, numbers ...uint64) {
@@ -105,8 +105,8 @@ func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	return t.position + offset
 }
 
-// StructField returns a number or struct, field number id of the schema; zero if it is absent or
-// invalid.
+// StructField returns the number or struct in the field with the number `id` in the schema, or zero
+// if the field is absent or invalid.
 func StructField[T any](t *Table, id int) (value T) {
 	size, align := uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value))
 	if position := t.fieldPosition(id, size); position != 0 {
@@ -115,9 +115,9 @@ func StructField[T any](t *Table, id int) (value T) {
 	return value
 }
 
-// VectorField returns, in place, the elements of a vector of numbers or structs, field number id of
-// the schema. The slice is empty if the field is absent or invalid: if its offset is not a multiple
-// of align, or it has more than countMax elements. place names it in errors.
+// VectorField returns the vector of numbers or structs in the field with the number `id`, without a
+// copy. The slice is empty if the field is absent or invalid, for example if its offset is not a
+// multiple of `align`, or it has more than countMax elements. Errors call it `place`.
 func VectorField[T any](t *Table, id int, align, countMax uint64, place string) []T {
 	var element T
 	size := unsafe.Sizeof(element)
@@ -125,7 +125,7 @@ func VectorField[T any](t *Table, id int, align, countMax uint64, place string) 
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))/size)
 }
 
-// vectorBytes is VectorField for elements of size bytes. It returns nil for an empty vector too.
+// vectorBytes returns the bytes of a vector of elements of `size` bytes, or nil if it is empty.
 func (t *Table) vectorBytes(id int, align, size, countMax uint64, place string) []byte {
 	position := t.fieldPosition(id, 4)
 	if position == 0 {

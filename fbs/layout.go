@@ -30,7 +30,8 @@ type Preamble struct {
 	Reserved     [32]byte // must be zero
 }
 
-// ReadStruct returns a copy of the struct at the start of data; what data lacks is zero.
+// ReadStruct returns a copy of the struct at the start of data. If data is too short, the rest is
+// zero.
 func ReadStruct[T any](data []byte) (value T) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value)), data)
 	return value
@@ -61,11 +62,11 @@ const (
 	DelayMaxUs    = 10_000_000 // microseconds of one Delay command
 )
 
-// RoundUp rounds n up to a multiple.
+// RoundUp rounds n up to a multiple of its second argument. The sum of both must be below 2^64.
 func RoundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }
 
 // AnySlot in Window.Slot lets a Tlb window use any TLB window of the device that is large enough.
-// All other windows must have it.
+// Windows of other kinds must have this value.
 const AnySlot = 0xffff
 
 // Bits of Window.Flags.
@@ -73,8 +74,8 @@ const (
 	// FlagWriteCombining requests a write-combining mapping, if the device has one.
 	FlagWriteCombining = 1
 
-	// FlagFixedBus requires the bus address in Window.Offset for a Host window. Otherwise the
-	// machine that replays the image chooses it.
+	// FlagFixedBus requires the bus address in Window.Offset for a Host window. Without the flag,
+	// the machine that replays the image chooses the address.
 	FlagFixedBus = 2
 )
 
@@ -108,7 +109,7 @@ func FixedBusAddress(w *Window) uint64 {
 	return w.Offset
 }
 
-// CommandSize is in bytes.
+// CommandSize is the size of a Command in bytes.
 const CommandSize = 32
 
 // CommandsIn returns the bytes of memory as commands, without a copy. Their address must be a

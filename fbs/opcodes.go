@@ -2,7 +2,7 @@ package fbs
 
 import "lightmetal/fbs/gen"
 
-// Longest times in microseconds. FORMAT.md section 6.3 has their sources.
+// Longest times in microseconds, as FORMAT.md section 6.3 defines them.
 const (
 	eachUs        = 1  // one command, in addition to its accesses
 	accessUs      = 1  // one load or store
@@ -22,7 +22,7 @@ type opcodeForm struct {
 	us       uint8        // longest time without Amount, and without the queries of Ignore
 }
 
-// Fields in opcodeForm.empty, by their number of bits.
+// All bits of a field in opcodeForm.empty, by the size of the field in bits.
 const (
 	ones8, ones16, ones32, ones64 = 1<<8 - 1, 1<<16 - 1, 1<<32 - 1, 1<<64 - 1
 )

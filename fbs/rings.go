@@ -4,12 +4,12 @@ import "lightmetal/fbs/gen"
 
 // ringState is what the commands so far say about a ring.
 type ringState struct {
-	step  uint64 // of the last Advance, for commandChecker.advanced
+	step  uint64 // of the last Advance, if the ring is in commandChecker.advanced
 	steps uint64 // begin, first and the steps of all Advances, ORed
 	unit  uint64 // bits that must be 0 in steps, so that moved accesses are aligned
 }
 
-// Commands that a With may change, as sets of opcodes.
+// Sets of the opcodes whose value or offset a With may change: bit n for opcode n.
 const (
 	movableValues = 1<<gen.OpcodeWrite | 1<<gen.OpcodeRelocate | 1<<gen.OpcodeFill |
 		1<<gen.OpcodeExpect
@@ -17,8 +17,8 @@ const (
 		1<<gen.OpcodeCompare
 )
 
-// NextRingValue returns the value of a ring at a position after an Advance by step, which is at
-// most the size of the ring, and whether a lap begins.
+// NextRingValue returns the value of a ring at `position` after an Advance by `step`, and whether a
+// lap begins. The step must be at most the size of the ring.
 func NextRingValue(r *Ring, position, step uint64) (value uint64, isNewLap bool) {
 	if step > r.End-position {
 		return r.Begin, true
@@ -45,7 +45,7 @@ func (c *commandChecker) checkRingCommand(m *Command, f *opcodeForm) (problem st
 	ring, state := &c.view.Rings[m.Index], &c.rings[m.Index]
 	switch m.Opcode {
 	case gen.OpcodeWith:
-		us := c.worstCaseUs - uint64(m.Amount) // a shift takes no time
+		us := c.worstCaseUs - uint64(m.Amount) // longestUs has added the shift as a time
 		problem = c.checkWith(m, f, ring, state)
 		c.worstCaseUs = us
 		return problem
@@ -63,8 +63,8 @@ func (c *commandChecker) checkRingCommand(m *Command, f *opcodeForm) (problem st
 	return ""
 }
 
-// checkWith checks the changed command with the largest value of the ring. With the value 0, it is
-// checked in its turn.
+// checkWith checks the command that m changes, with the largest value of the ring. The unchanged
+// command is checked in its turn.
 func (c *commandChecker) checkWith(m *Command, f *opcodeForm, ring *Ring,
 	state *ringState) (problem string) {
 	if f.modes>>m.Mode&1 == 0 {
@@ -178,7 +178,7 @@ func (c *commandChecker) verifyRings() *Error {
 func (v *View) findNeededRings() {
 	v.NeededRings = make([]uint32, len(v.Sequences))
 	resetIn := make([]uint32, len(v.Sequences))
-	for range 2 { // called sequences may come after their callers
+	for range 2 { // twice: called sequences may come after their callers
 		for i, s := range v.Sequences {
 			needed, reset := uint32(0), uint32(0)
 			for at := s.First; at < s.First+s.Count; at++ {

@@ -1,13 +1,13 @@
 package fbs
 
-// Signature ends a signed file, with this layout (FORMAT.md section 8).
+// Signature has the layout of the last bytes of a signed file (FORMAT.md section 8).
 type Signature struct {
 	Magic    [8]byte  // must equal SignatureMagic
 	Checksum uint32   // CRC-32C of all fields below
 	Version  uint32   // of the image, chosen by the signer; 0: no version
 	Reserved [16]byte // must be zero
 	Key      [32]byte // Ed25519 public key
-	Value    [64]byte // Ed25519 signature; it signs the SHA-512 hash of the image, and Version
+	Value    [64]byte // Ed25519 signature of the image's SHA-512 hash, and of Version if not 0
 }
 
 const (
@@ -17,8 +17,9 @@ const (
 	signatureChecksumOffset = 8 // of Signature.Checksum
 )
 
-// SplitSignature returns the image in a file and the signature after it, or nil. It checks that the
-// signature is undamaged; package runtime/signed checks that it is authentic. Errors are *Error.
+// SplitSignature returns the image in a file, and the signature after it, or nil. It checks that
+// the signature is undamaged; package runtime/signed checks that it is authentic. Errors are
+// *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureSize
 	if size < PreambleSize || ReadStruct[Preamble](data).FileSize != uint64(size) {
@@ -32,7 +33,7 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	return data[:size], &signature, nil
 }
 
-// checkFields returns the problem, or "". sum is the CRC-32C of the fields below Checksum.
+// checkFields compares Checksum with sum, the CRC-32C of the fields below it.
 func (s *Signature) checkFields(sum uint32) (problem string) {
 	if string(s.Magic[:]) != SignatureMagic {
 		return "the bytes after the image do not begin with " + SignatureMagic

@@ -5,8 +5,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// tableChecker checks the tables of an image, and sums up what it has checked. Its methods check...
-// return the problem, or "", without the name of the element.
+// tableChecker checks the tables of an image, and sums up what it has checked. Its methods named
+// check... return the problem, without the name of the element, or "".
 type tableChecker struct {
 	*View
 	hostBytes    uint64             // of the Host windows, each rounded up to a page
@@ -24,10 +24,10 @@ type tableToCheck struct {
 	checkElement  func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
-// verifyTables checks every table except the elements of the commands, and the reservation.
+// verifyTables checks the reservation and every table; of the commands, only the number.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	// The reservation has no number of rules or rings.
+	// The reservation does not count rules and rings: their counts pass.
 	rules, rings := uint32(len(v.Rules)), uint32(len(v.Rings))
 	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
@@ -214,7 +214,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	return t.checkAndCount(w)
 }
 
-// checkBarWindow uses the least size of the BAR that the image declares.
+// checkBarWindow compares the window with the least size of its BAR, which the image declares.
 func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	if w.Bar >= 6 {
 		return Text("BAR %d does not exist", uint64(w.Bar))
@@ -249,8 +249,8 @@ func (t *tableChecker) checkAndCount(w *Window) (problem string) {
 	return ""
 }
 
-// checkFixedBus checks a window with FlagFixedBus. These windows are sorted by bus address, so that
-// an overlap is one with the predecessor. The runtime uses address 0 for "no bus address".
+// checkFixedBus checks a window with FlagFixedBus. A device's windows with this flag must be sorted
+// by bus address: then a window can overlap only the one before. Address 0 means "no bus address".
 func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {
 		return Text("bus address %x must be a multiple of 4096, and not 0", w.Offset)
@@ -342,7 +342,7 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	return t.checkTensorData(tensor)
 }
 
-// checkScratch also counts scratchBytes.
+// checkScratch also sets scratchBytes.
 func (t *tableChecker) checkScratch(tensor *Tensor) (problem string) {
 	if tensor.Role != gen.RoleScratch {
 		return ""
@@ -385,7 +385,7 @@ func (t *Tensor) describeInvalidShape() string {
 		"the others 0, and the size at most 64 TiB"
 }
 
-// sizeFromShape returns bytes, or 0 if the shape is invalid or the size is larger than DataSizeMax.
+// sizeFromShape returns bytes, or 0 if the shape is invalid or the size exceeds DataSizeMax.
 func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	size := elementSize
 	if t.Dims > DimsMax {

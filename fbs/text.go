@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text formats unsigned numbers like fmt.Sprintf, with the verbs %d, and %x with the prefix 0x.
-// Package fmt would make a static program 130 KB larger.
+// Text formats unsigned numbers like fmt.Sprintf. It has only the verbs %d and %x, which writes 0x
+// first. Package fmt would make a static program 130 KB larger, inlining 4 KB.
 //
 //go:noinline
 func Text(format string, numbers ...uint64) string {
@@ -32,7 +32,7 @@ func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
 	return buffer
 }
 
-// ImageID formats Preamble.Checksum, which identifies an image, as all programs print it.
+// ImageID returns Preamble.Checksum, which identifies an image, as all programs print it.
 func ImageID(checksum uint32) string {
 	return "0x" + strconv.FormatUint(1<<32|uint64(checksum), 16)[1:] // 8 digits
 }
@@ -50,8 +50,8 @@ func Quote(text string) string {
 	return quoted + `"`
 }
 
-// hiddenLimits has the first character of each range that names must not contain (FORMAT.md section
-// 1.2), and the first after it.
+// hiddenLimits has two characters for each range that names must not contain (FORMAT.md section
+// 1.2): the first of the range, and the first after it.
 var hiddenLimits = [...]rune{
 	0x0, 0x20, 0x7f, 0xa0, 0xad, 0xae, 0x34f, 0x350, 0x61c, 0x61d, 0x115f, 0x1161,
 	0x17b4, 0x17b6, 0x180b, 0x1810, 0x200b, 0x2010, 0x2028, 0x202f, 0x2060, 0x2070,
@@ -81,8 +81,8 @@ func IsPlainText(text []byte) bool {
 	return true
 }
 
-// IsSequenceName reports whether a sequence may have the name. Its characters are ASCII without
-// blanks, so that no name looks like `safe`.
+// IsSequenceName reports whether a sequence may have the name: printable ASCII without blanks, so
+// that no name looks like `safe`.
 //
 //go:noinline
 func IsSequenceName(name []byte) bool {

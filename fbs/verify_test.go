@@ -73,7 +73,6 @@ safe:
   poll.4 w2+0x0 & 0xffff reached 0x10 within 1ms
 `
 
-// sampleImage returns the image of sampleListing.
 func sampleImage() *lmb.Image {
 	image, err := listing.Parse("sample.lms", []byte(sampleListing), nil)
 	if err != nil {

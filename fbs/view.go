@@ -6,7 +6,7 @@ import (
 	"lightmetal/boards"
 )
 
-// Checksum returns the CRC-32C, as for all checksums in an image.
+// Checksum returns the CRC-32C of data. All checksums in an image are of this kind.
 func Checksum(data []byte) uint32 { return continueChecksum(0, data) }
 
 // continueChecksum extends the CRC-32C sumBefore by data. MakeTable computes its table in the first
@@ -45,8 +45,8 @@ type View struct {
 	// for ring n. It is nil if the image has no rings.
 	NeededRings []uint32
 
-	// NeedsFixup is true if the image has Point or Relocate commands: runtime.Load sets fields of
-	// them that depend on the addresses of windows.
+	// NeedsFixup is true if the image has Point or Relocate commands: runtime.Load completes a copy
+	// of them for its devices.
 	NeedsFixup bool
 
 	// Bit n of BusMasters is set if device n needs bus mastering: it has a Host window, or a
@@ -76,10 +76,10 @@ func (v *View) VerifiedCopy() *View {
 // ID returns the ImageID of the image.
 func (v *View) ID() string { return ImageID(ReadStruct[Preamble](v.Envelope).Checksum) }
 
-// NameBytes returns the characters of a name, in the file.
+// NameBytes returns the characters of a name, without a copy.
 func (v *View) NameBytes(n NameRange) []byte { return v.Text[n>>8:][:n&NameMax] }
 
-// Name returns a name. Inlined copies would make the program larger.
+// Name returns a copy of a name. Inlining would make the program larger.
 //
 //go:noinline
 func (v *View) Name(n NameRange) string { return string(v.NameBytes(n)) }
@@ -233,7 +233,7 @@ func (v *View) VerifyPayload() error {
 // readEnvelope also computes the checksum of the envelope, while it checks the commands: sum is not
 // valid after an error. The caller compares it with Preamble.Checksum.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
-	const fieldCount = 11 // of table Image in image.fbs, which numbers them from 0
+	const fieldCount = 11 // of table Image in image.fbs; the first field has number 0
 	t := RootTable(envelope, PreambleSize, fieldCount, "image")
 	commands := t.vectorBytes(6, 8, CommandSize, CommandsMax, "commands")
 	v = &View{
@@ -257,7 +257,7 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// Both slices have capacity up to the same byte.
+	// The capacities of both slices end at the same byte.
 	first := cap(envelope) - cap(commands)
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
 	return v, continueChecksum(sum, envelope[first+len(commands):]), err
@@ -270,7 +270,7 @@ const (
 		"lm upgrade writes it in the format of this version "
 )
 
-// checkFields checks all fields except RootOffset and Checksum, for an image of size bytes.
+// checkFields checks all fields except RootOffset and Checksum, for an image of `size` bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {
 	if size == 0 {
 		return "the file is empty"

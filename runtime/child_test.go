@@ -172,7 +172,6 @@ func runRepeatedly(r *runtime.Replay, name string, times int) error {
 	return nil
 }
 
-// writeImage writes an image file and returns its path.
 func writeImage(t *testing.T, file []byte) string {
 	t.Helper()
 	path := t.TempDir() + "/image.lmb"

@@ -150,7 +150,6 @@ func (s *testImage) verifyWithoutSafe(t *testing.T) *fbs.View {
 	return verifyImage(t, &renamed)
 }
 
-// verifyImage encodes and verifies an image.
 func verifyImage(t *testing.T, image *lmb.Image) *fbs.View {
 	t.Helper()
 	file, err := lmb.Encode(image)
@@ -251,8 +250,8 @@ func (s *testImage) accessesBefore(t *testing.T, operation int) int {
 }
 
 // checkFailedRun checks the state after a failed run: the code, the command, that only "safe" ran
-// after the failure, and that the replay stays disabled. at is the step that should have failed,
-// and accesses is the number of accesses before "safe".
+// after the failure, and that the replay stays disabled. `at` is the step that should have failed,
+// `accesses` the number of accesses before "safe".
 func (s *testImage) checkFailedRun(t *testing.T, what string, replay *runtime.Replay,
 	device *mock.Device, result runtime.Result, code hal.Code, at, accesses int) {
 	t.Helper()

@@ -33,7 +33,7 @@ func Open(path string) (*File, error) {
 	return OpenFD(fd, path)
 }
 
-// OpenFD is Open for the open file fd, which the File closes. Errors call it name.
+// OpenFD is Open for the open file fd, which the File closes. Errors call the file `name`.
 func OpenFD(fd int, name string) (*File, error) {
 	f := &File{path: name, fd: fd}
 	if err := f.mapAndCopyEnvelope(); err != nil {
@@ -63,7 +63,7 @@ func (f *File) mapAndCopyEnvelope() error {
 	return err
 }
 
-const hugePageCopyMinBytes = 2 << 20 // from here on, small pages take three times as long
+const hugePageCopyMinBytes = 2 << 20 // larger copies take three times as long in small pages
 
 // copyToPrivate replaces the mapped pages of data[first:end] by private copies at the same
 // addresses.
@@ -130,8 +130,8 @@ func (f *File) Verify() (view *fbs.View, err error) {
 	return view, nil
 }
 
-// copyInputs copies all default data, which is at the start of the payload, and does so once: a
-// later Verify must not change what a Replay uses.
+// copyInputs copies the payload from the first default data to the last. It does so once: a later
+// Verify must not change what a Replay uses.
 func (f *File) copyInputs(view *fbs.View) error {
 	if f.inputsCopied {
 		return nil

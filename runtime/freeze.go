@@ -19,7 +19,7 @@ import (
 // waits until it has read the page again, and fails with hal.IO if it cannot read the image file.
 // LockMemory locks these, too.
 //
-// Freeze does not change threads, signals and scheduling of a process that does other work. One
+// Freeze changes no threads, signals or scheduling, for processes that do other work. A process
 // that only replays should call DedicateProcess first.
 func (r *Replay) Freeze() error {
 	// mlock also allocates all pages, so that a run causes no page faults in them.
@@ -31,7 +31,7 @@ func (r *Replay) Freeze() error {
 	}
 	setGCPercent(-1)
 	setMemoryLimit(math.MaxInt64)
-	// Go's first timer opens the files of its network poller (epoll): not during a run, but now.
+	// Go's first timer opens the files of the network poller (epoll): here, and not during a run.
 	time.Sleep(time.Nanosecond)
 	// Once GOMAXPROCS was set, Go no longer opens files to read the CPU limits of the process.
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
@@ -41,6 +41,7 @@ func (r *Replay) Freeze() error {
 }
 
 // growStack grows the stack to more than a run needs. Only a garbage collection would shrink it.
+// Not inlined: its frame grows the stack.
 //
 //go:noinline
 func growStack() (room [16 << 10]byte) { return room }
@@ -49,11 +50,11 @@ func growStack() (room [16 << 10]byte) { return room }
 // one goroutine, which then stays on one thread; Go starts no more threads. The program must not
 // call runtime.LockOSThread, and must wait only in raw system calls, as package hal does (GO.md).
 func DedicateProcess() {
-	// To reduce a larger number costs 200 KiB: lminit starts programs with GOMAXPROCS=1.
+	// Reducing a larger number costs 200 KiB, so lminit starts programs with GOMAXPROCS=1.
 	goruntime.GOMAXPROCS(1)
 	hal.SetPanicOnFault(true)
-	// Go preempts goroutines with SIGURG. It would interrupt raw system calls, and at the first one
-	// Go maps memory (Go 1.26, runtime/preempt_xreg.go). Go still preempts at calls of functions.
+	// Go preempts goroutines with SIGURG, which would interrupt raw system calls. At the first, Go
+	// maps memory (Go 1.26, runtime/preempt_xreg.go). Go still preempts at calls of functions.
 	ignore := [4]uint64{1} // struct sigaction: SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)),
 		0, 8, 0, 0)

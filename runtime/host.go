@@ -2,8 +2,8 @@ package runtime
 
 import "lightmetal/hal"
 
-// Bytes returns all bytes of the file, for host tools. A read of payload that another process has
-// cut off is a SIGBUS.
+// Bytes returns all bytes of the file, for host tools. Reading payload that another process has cut
+// off raises SIGBUS.
 func (f *File) Bytes() []byte { return f.data }
 
 // Aperture returns where Load mapped the window with this index in the image, for tests.

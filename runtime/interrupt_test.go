@@ -12,7 +12,7 @@ import (
 )
 
 // interruptingDevice is a mock that sends interrupts at these times of its clock, in ns. With the
-// one at doneAt, it sets the register that the image polls.
+// interrupt at doneAt, it sets the register that the image polls.
 type interruptingDevice struct {
 	*mock.Device
 	interrupts []int64
@@ -46,8 +46,8 @@ func (d *interruptingDevice) finish() {
 	}
 }
 
-// TestInterruptEndsThePauseOfAPoll, and nothing else: a lost one costs at most the interval, those
-// of other events cost a load each, and no wait ends later or fails sooner.
+// TestInterruptEndsThePauseOfAPoll, and nothing else: a lost interrupt costs at most the interval,
+// an interrupt of another event costs a load, and no wait ends later or fails sooner.
 func TestInterruptEndsThePauseOfAPoll(t *testing.T) {
 	const ms, never = 1_000_000, 1 << 62
 	spurious := make([]int64, 10_000)

@@ -45,7 +45,7 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 const timeLimitMaxUs = 1 << 62 / 1000 // the present time plus this limit, in ns, fits in an int64
 
 // CheckWorstCaseTimes returns an error if a sequence may take longer than view.TimeLimitUs. The
-// error is a *hal.Fault, and ends with remedy, such as "; -longest raises the limit".
+// error is a *hal.Fault, and ends with `remedy`, such as "; -longest raises the limit".
 func CheckWorstCaseTimes(view *fbs.View, remedy string) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
@@ -73,7 +73,7 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// explainMismatch returns "" if the image fits the device got, or for example "is for subsystem
+// explainMismatch returns "" if the image fits the device `got`, else for example "is for subsystem
 // 0x1, but pci:... has 0x2".
 func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
 	want := &view.Devices[device]
@@ -87,7 +87,7 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 			fbs.Text(" has %x", uint64(got.Subsystem))
 	}
 	for bar, size := range want.MinBarSizes() {
-		// Without an address, the size is unknown, and Map explains how to get one.
+		// The size of a BAR without an address is unknown; Map explains the remedy.
 		if got.BarSizes[bar] < size && got.Unassigned>>bar&1 == 0 {
 			return fbs.Text("needs %x bytes of BAR %d, but ", size, uint64(bar)) + got.Name +
 				fbs.Text(" has %x", got.BarSizes[bar])
@@ -123,7 +123,7 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 	return r.requestExitCleanup()
 }
 
-// mapWindows maps windows with fixed bus addresses first, so that no other window gets these.
+// mapWindows maps windows with fixed bus addresses first, so that no other gets these addresses.
 func (r *Replay) mapWindows(firstTLBWindow int) error {
 	count := len(r.view.Windows)
 	r.apertures = make([]hal.Aperture, count)
@@ -181,7 +181,7 @@ func (r *Replay) buildAddressTables() {
 
 const pageSizeMax = 64 << 10 // of some arm64 kernels
 
-// LockedBytes returns the RLIMIT_MEMLOCK that Load and Freeze need, on a kernel with pages of this
+// LockedBytes returns the RLIMIT_MEMLOCK that Load and Freeze need at most, with pages of this
 // size. VFIO pins host memory, which the kernel then counts twice, unless it is in huge pages.
 func LockedBytes(view *fbs.View, pageSize uint64, isVFIO bool) uint64 {
 	arena, _ := arenaLayout(view)
@@ -199,8 +199,8 @@ func LockedBytes(view *fbs.View, pageSize uint64, isVFIO bool) uint64 {
 	return total
 }
 
-// arenaLayout returns where the copy of the commands is: in pages of its own, which become
-// read-only.
+// arenaLayout returns the size of the arena, and where the copy of the commands is: in pages of its
+// own, which become read-only.
 func arenaLayout(view *fbs.View) (size, commandsAt uint64) {
 	size = view.Reservation.ArenaBytes
 	commandsAt = fbs.RoundUp(size, pageSizeMax)
@@ -294,9 +294,9 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	return nil
 }
 
-// encodePoint puts the contents of the registers that program a TLB window into the Point c, which
-// has this index in the image, for the walk to store. It leaves c as it is if only the kernel
-// driver programs TLB windows: programTLBWindow calls that during a run.
+// encodePoint changes the Point c, number `index` of the image, into what the walk stores to the
+// registers of the TLB window. If only the kernel driver programs these, it leaves c as it is, and
+// programTLBWindow calls the driver during a run.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
@@ -321,8 +321,8 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	return nil
 }
 
-// requestExitCleanup (see hal.ExitCleaner) is the last step of Load: after a failure, no driver may
-// reset cores.
+// requestExitCleanup (see hal.ExitCleaner) is the last step of Load: after a Load that failed, no
+// driver may reset cores.
 func (r *Replay) requestExitCleanup() (err error) {
 	for i, device := range r.devices {
 		if cleaner, ok := device.(hal.ExitCleaner); ok && r.view.NeedsFixup && err == nil {

@@ -295,7 +295,7 @@ func TestBusMasteringIsEnabledByTheFirstRun(t *testing.T) {
 }
 
 // TestPagesOfTheIOMMUMustAcceptStores loads an image whose window accepts stores in its page of
-// 4 KiB, on machines with larger pages: 16 KiB have a register of the controller that is closed.
+// 4 KiB, on machines with larger pages: its 16 KiB have a register that accepts no stores.
 func TestPagesOfTheIOMMUMustAcceptStores(t *testing.T) {
 	const head = "lightmetal 1\ntarget nvme 1b36:0010 bar0 16KiB\n" +
 		"window r bar0 offset 0 size 4KiB\nwindow d bar0 offset 0x1000 size 4KiB\nmain:\n"

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockMemory locks all memory that the process has mapped, and reads the pages of files that are
-// not in memory yet: payload, default data of inputs, the program itself, and Go's heap and stacks.
-// Call it after Freeze, which maps memory, and before Seal, which forbids it.
+// LockMemory locks all memory that the process has mapped: payload, default data of inputs, the
+// program itself, and Go's heap and stacks. Pages of files are read first. Call it after Freeze,
+// which maps memory, and before Seal, which forbids locking.
 //
 // It fails with a *hal.Fault, with hal.Denied if RLIMIT_MEMLOCK does not allow all mappings,
 // including about 40 MB that Go hardly uses.

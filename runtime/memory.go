@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// availableMemoryFor returns the bytes that the machine can provide without swapping, and those in
-// free huge pages of 2 MiB, which only host windows use. Limits of control groups do not count.
+// availableMemoryFor returns the bytes that the machine can provide without swapping (just 1 MiB if
+// that is enough), and those in free huge pages of 2 MiB, which only host windows use. Limits of
+// control groups do not count.
 func availableMemoryFor(needed uint64) (available, inHugePages uint64) {
 	if available = 1 << 20; needed > available { // reading meminfo takes 20 to 50 us
 		meminfo, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted

@@ -19,15 +19,15 @@ type Replay struct {
 	view      *fbs.View      // private copy
 	devices   []hal.Device   // in the order of the image
 	apertures []hal.Aperture // of the windows
-	// Of the devices whose interrupts may end the pause of a poll; nil: of the others.
+	// For each device: how to await its interrupts, which may end the pause of a poll; or nil.
 	interruptWaiters []hal.InterruptWaiter
-	// For each window the address of its TLB window, to which a Point adds an offset, since the TLB
-	// window may be larger; 0 if there is no TLB window, or if the kernel driver programs it.
+	// For each window: the address of its TLB window, to which a Point adds an offset, since the
+	// TLB window may be larger; 0 without a TLB window, or if the kernel driver programs it.
 	tlbWindowBases []uintptr
 	arena          []byte // tensors, then the read-only copy of the commands, if there is one
 
-	// For each window its address: 0 if it is not mapped memory, or not programmed yet. Then for
-	// each device that of the registers of TLB windows: 0 if the kernel driver programs them.
+	// For each window: its address, 0 if it is not mapped memory, or not programmed yet. Then for
+	// each device: the address of the registers of TLB windows, 0 if the kernel driver has them.
 	windowAddresses []uintptr
 	// The address of the payload, then of each tensor: 0 for an input without data.
 	bufferAddresses []uintptr
@@ -61,7 +61,7 @@ type Replay struct {
 	failureDetails  Result // Got, Want, Mask, ElementIndex and FileTruncated of a failed command
 }
 
-// Result describes how a run ended. After a success, only IgnoredFailures may not be zero.
+// Result describes how a run ended. After a success, all but IgnoredFailures is zero.
 type Result struct {
 	Code             hal.Code
 	SafeSequenceCode hal.Code // if SafeRan
@@ -70,7 +70,7 @@ type Result struct {
 	Got              uint64   // value that the Expect loaded last, or first wrong element
 	Want             uint64   // expected value or element
 	Mask             uint64   // bits of Got and Want that were compared
-	ElementIndex     uint64   // of the first wrong element, which is as wide as the Compare
+	ElementIndex     uint64   // of the first wrong element, in units of the Compare's width
 	IgnoredFailures  uint32   // failures after which the run continued (gen.PolicyIgnore)
 	FileTruncated    bool     // Code is IO because another process truncated the image file
 }
@@ -96,8 +96,8 @@ func (r *Replay) Output(tensor int) []byte {
 }
 
 // SetLimit limits the time of each later run; 0 removes the limit. A longer run fails with
-// hal.FrameLate, at most 1 ms of charged time (FORMAT.md section 6.3) after it. View.TimeLimitUs
-// limits all runs, too, and alone the sequence "safe" after a failure.
+// hal.FrameLate, at most 1 ms of charged time (FORMAT.md section 6.3) after the limit. All runs
+// have the limit View.TimeLimitUs, too; "safe" after a failure has only that.
 func (r *Replay) SetLimit(nanoseconds int64) { r.callerTimeLimitNs = nanoseconds }
 
 // Work budgets: the charged time after which a run looks at the stop flag and at the clock, which
@@ -159,7 +159,7 @@ func (r *Replay) Run(sequence int) Result {
 	return r.finishFailedRun(sequence, code)
 }
 
-// finishFailedRun runs "safe", unless "safe" itself has failed.
+// finishFailedRun disables the replay, and runs "safe", unless "safe" itself has failed.
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failureDetails
 	result.Code = code
@@ -251,7 +251,7 @@ func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 		isUsedUp := w.Budget <= 0
 		w.Budget += held
 		switch {
-		case w.Next == &r.moved.commands[1]: // continue behind the original
+		case w.Next == &r.moved.commands[1]: // continue after the unchanged command
 		case w.Budget <= 0:
 			code = r.checkTimeLimit()
 		case isUsedUp: // observe the next command
@@ -283,13 +283,13 @@ func (r *Replay) observe(c *fbs.Command) (heldUs int64) {
 	return heldUs
 }
 
-// After finishCommand, the walk continues behind c, or with c if it is an Expect that waits.
+// After finishCommand, the walk continues behind c, or with c if it is not complete.
 func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.executeOnPort(w, c); code != hal.OK || w.Next != c || w.Budget <= 0 {
 		return code
 	}
-	w.Budget -= fbs.DeviceQueryUs // the most that the rest of any command but an ignored one takes
+	w.Budget -= fbs.DeviceQueryUs // at most; applyPolicy charges more for an ignored failure
 	switch {
 	case c.Opcode == gen.OpcodeModify:
 		code = r.finishModify(c, w.Got)
@@ -417,8 +417,8 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	}
 }
 
-// pollBackoffDivisor lets an Expect without an interval load a value that came after a time t at
-// most t/32 later. For 3 ms, the delay is below 100 us, and Device.Sleep reads the clock in a loop.
+// pollBackoffDivisor makes an Expect without an interval pause for 1/32 of the time it has waited.
+// Up to 3 ms, that is below 100 us, for which Device.Sleep reads the clock in a loop.
 const pollBackoffDivisor = 32
 
 func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
@@ -429,7 +429,7 @@ func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
 }
 
 // applyPolicy returns OK if the run continues. It diagnoses all devices, because c may wait for
-// host memory that another one should write.
+// host memory that another device should write.
 func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 	isIgnored := failure != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnoseDevices(!isIgnored)

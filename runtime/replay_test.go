@@ -12,10 +12,9 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// assembleImage assembles a listing.
 func assembleImage(t testing.TB, source string) []byte { return lmbtest.File(t, source) }
 
-// view assembles and verifies a listing.
+// view verifies the image of a listing.
 func view(t testing.TB, source string) *fbs.View {
 	return lmbtest.View(t, assembleImage(t, source))
 }

@@ -89,7 +89,6 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 // rowHead matches the first cell of a table's row if it is an id, such as R7 or A12.
 var rowHead = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|`)
 
-// rowID matches the id of a row in a text.
 var rowID = regexp.MustCompile(`\b[A-Z]\d{1,3}\b`)
 
 // rowIDs returns the ids of all rows in the tables of the pages for assessors.
@@ -131,7 +130,6 @@ func TestDocumentsNameRowsThatExist(t *testing.T) {
 	}
 }
 
-// requirementID matches the id of a requirement.
 var requirementID = regexp.MustCompile(`\bR\d+\b`)
 
 // namesEvidence reports whether a cell names tests or requirements, and nothing else.

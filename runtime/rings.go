@@ -19,7 +19,7 @@ type movedCommand struct {
 	addends
 }
 
-// addends is what the With commands since the last other command add.
+// addends is what the With commands just before a command add to it.
 type addends struct{ offset, value, flipped uint64 }
 
 func newMovedCommand() (m movedCommand) {
@@ -64,5 +64,5 @@ func (r *Replay) executeWith(c *fbs.Command, p *ringPosition) {
 	changed.Offset += uint32(m.offset)
 	changed.Value = (changed.Value + m.value) ^ m.flipped
 	m.addends = addends{}
-	w.Next, r.pollingCommand = changed, nil // a changed poll before this one was in the same place
+	w.Next, r.pollingCommand = changed, nil // an earlier poll may have had the same address
 }

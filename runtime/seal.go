@@ -50,11 +50,11 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 	}
 }
 
-// Seal installs a seccomp filter on all threads of the process, for the rest of its life: the
-// kernel kills the process as soon as a thread makes another system call than sealAllowedSyscalls,
-// and the ioctl with which Tenstorrent's driver programs a TLB window. Before, the caller must call
-// Freeze, and open every file that it will write. Later, it must allocate nothing: Go may map
-// memory for that. Seal supports amd64 and arm64. The error is a *hal.Fault.
+// Seal installs a seccomp filter on all threads of the process, for the rest of its life. The
+// kernel then kills the process at any system call other than sealAllowedSyscalls and the ioctl
+// with which Tenstorrent's driver programs a TLB window. Before, the caller must call Freeze, and
+// open every file that it will write. Later, it must allocate nothing: Go may map memory for that.
+// Seal supports amd64 and arm64. The error is a *hal.Fault.
 //
 // extra are more instructions of the filter, which may allow more system calls. They must load each
 // word of struct seccomp_data that they compare, and for the rest jump to their end, where Seal
@@ -66,8 +66,8 @@ func Seal(extra ...unix.SockFilter) (err error) {
 	program := appendSealProgram(room[:0], extra)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 
-	// seccomp requires this of the same thread, and fails if it has failed. Both calls are raw:
-	// during others, Go may move the goroutine to another thread.
+	// Without no_new_privs of this thread, seccomp fails. Both calls are raw: during others, Go may
+	// move the goroutine to another thread.
 	unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	// TSYNC: on all threads, or if that fails for one, on none.
 	thread, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
@@ -95,8 +95,8 @@ type panicValue struct {
 
 var lastPanicValue *panicValue
 
-// prepareMemoryFault leaves room for 300 panics of memory faults, after the first value in a span
-// of 8 KiB, which Go allocates for values of one size.
+// prepareMemoryFault makes room for 300 panics of memory faults: it allocates the first value of a
+// new span, the 8 KiB that Go allocates for values of one size.
 func prepareMemoryFault() {
 	const spanBytes = 8 << 10
 	for lastPanicValue == nil || uintptr(unsafe.Pointer(lastPanicValue))%spanBytes != 0 {

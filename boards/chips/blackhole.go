@@ -2,7 +2,9 @@ package chips
 
 import "lightmetal/boards"
 
-// The comments cite the sources [UMD], [SoftReset] and [ttsim]. boards.Blackhole lists them.
+// Sources, besides those that boards.Blackhole lists:
+//   - [UMD]: tt-umd, device/api/umd/device/arch/blackhole_implementation.hpp
+//   - [SoftReset]: tt-isa-documentation, BlackholeA0/TensixTile/SoftReset.md
 var blackhole = Chip{
 	Board: &boards.Blackhole,
 	Title: "Tenstorrent Blackhole",
@@ -23,8 +25,8 @@ var blackhole = Chip{
 			"DTTTTTTT.DTTTTTTT",
 			"DTTTTTTT.DTTTTTTT",
 		},
-		// Source: [ttsim], src/tile.cpp, remap_virtual_coordinate. The simulator uses these pairs.
-		// On a real chip, the disabled DRAM bank determines the pairs of the DRAM tiles (tt-umd,
+		// Source: [ttsim], src/tile.cpp, remap_virtual_coordinate. On a real chip, the disabled
+		// DRAM bank determines the pairs of the DRAM tiles (tt-umd,
 		// blackhole_coordinate_manager.cpp).
 		Pairs: []Pair{
 			{Tile{17, 12}, Tile{9, 0}}, {Tile{18, 12}, Tile{0, 0}},
@@ -85,8 +87,7 @@ var blackhole = Chip{
 			{Kind: ARC, Address: 0x80030400, Count: 16, Name: "RESET_UNIT_SCRATCH_RAM"},
 		},
 		// Sources: [SoftReset]; [ttsim], src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. tt-umd sets
-		// bit 31, which makes the cores start one after another. The mocks accept bit 31 and ignore
-		// it.
+		// bit 31, which makes the cores start one after another. Mocks accept and ignore it.
 		TensixReset: CoreReset{
 			ResetRegister: boards.Blackhole.Reset,
 			Ignored:       1 << 31, ValueAfterPowerUp: 0x47800,
@@ -103,8 +104,8 @@ var blackhole = Chip{
 			},
 		},
 		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. An Ethernet tile has
-		// fewer cores than a Tensix tile, but tt-umd sets the bits of all cores of a Tensix tile.
-		// Therefore Ignored contains the bits of the cores that an Ethernet tile lacks.
+		// fewer cores than a Tensix tile, but tt-umd sets the bits of all cores of a Tensix tile:
+		// Ignored has those of the cores that an Ethernet tile lacks.
 		EthernetReset: CoreReset{
 			ResetRegister: boards.ResetRegister{
 				Address: boards.Blackhole.Reset.Address, Mask: 0x1800,

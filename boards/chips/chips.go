@@ -2,36 +2,32 @@
 // programs on a target do not: titles, status registers, and the tiles with their coordinates,
 // memories and registers. Package boards has all other data about the same devices.
 //
-// Comments name the source of every constant. The file of the same device in package boards
-// explains the names of sources in brackets, such as [UMD].
+// Comments name the source of every constant. A source in brackets, such as [KMD], is explained at
+// the device's variable in this package or in package boards.
 package chips
 
 import "lightmetal/boards"
 
-// Chip describes one kind of PCIe device for host tools and mocks. It adds to a boards.Board the
-// data that the runtime on a target does not need.
+// Chip adds to a boards.Board the data that the runtime on a target does not need.
 type Chip struct {
 	*boards.Board
 	Title string // names of the maker and the product, for reports
 
-	// StatusRegisters lists the status registers of the device. When a host tool converts a
-	// recording to an image, it converts every load of a status register to a poll with a time
-	// limit.
+	// When a host tool converts a recording to an image, it makes every load of these registers a
+	// poll with a time limit.
 	StatusRegisters []StatusRegister
 
-	// Aliases lists the BARs that show a part of another BAR.
 	Aliases []Alias
 
-	// Grid describes the tiles of the device. It is nil if the device has no tiles.
-	Grid *Grid
+	Grid *Grid // nil: no tiles
 }
 
 // StatusRegister describes a register that the device changes by itself, without a store.
 type StatusRegister struct {
-	Bar    uint8  // number of the BAR
-	Offset uint64 // offset of the register in the BAR
-	Mask   uint64 // bits to poll; a poll ignores all other bits
-	Name   string // name of the register or of its field
+	Bar    uint8
+	Offset uint64 // in the BAR
+	Mask   uint64 // bits to poll
+	Name   string // of the register or its field
 }
 
 // Alias describes a BAR that shows bytes of another BAR. The first Size bytes of BAR number Bar are
@@ -43,9 +39,8 @@ type Alias struct {
 	RealOffset uint64
 }
 
-// Unalias returns the BAR number and the offset of a byte without aliases: if an alias shows the
-// byte at `offset` in BAR number `bar`, Unalias returns RealBar of the alias, and the offset of the
-// same byte in that BAR. Otherwise, Unalias returns its arguments.
+// Unalias returns its arguments, or if an alias shows the byte at `offset` of BAR number `bar`, the
+// real BAR and the byte's offset there.
 func (c *Chip) Unalias(bar uint8, offset uint64) (realBar uint8, realOffset uint64) {
 	for _, a := range c.Aliases {
 		if a.Bar == bar && offset < a.Size {
@@ -55,12 +50,11 @@ func (c *Chip) Unalias(bar uint8, offset uint64) (realBar uint8, realOffset uint
 	return bar, offset
 }
 
-// All lists the chips of all boards.
+// All lists the chips of boards.All, in the same order.
 var All = []*Chip{&edu, &ivshmem, &nvme, &wormhole, &blackhole}
 
-// ForBoard returns the chip that has the PCI ids of the board `b`. If no chip has these ids,
-// ForBoard returns a new Chip without tiles and status registers. The title of the new Chip is the
-// name of the board.
+// ForBoard returns the chip with the PCI ids of the board b. If there is none, it returns a new
+// Chip without tiles and status registers, whose title is the board's name.
 func ForBoard(b *boards.Board) *Chip {
 	for _, c := range All {
 		if c.Vendor == b.Vendor && c.Device == b.Device {
@@ -70,7 +64,7 @@ func ForBoard(b *boards.Board) *Chip {
 	return &Chip{Board: b, Title: b.Name}
 }
 
-// BoardByName returns the board with the given name, or nil if no board has the name.
+// BoardByName returns the board with this name, or nil.
 func BoardByName(name string) *boards.Board {
 	for _, b := range boards.All {
 		if b.Name == name {

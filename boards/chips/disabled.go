@@ -1,16 +1,15 @@
 package chips
 
-// This file computes the translated coordinates of the DRAM banks of a Blackhole, as Tenstorrent's
-// driver library tt-umd assigns them, also on cards with a disabled ("harvested") bank. Source:
-// tt-umd, blackhole_coordinate_manager.cpp, fill_dram_noc0_translated_mapping. The simulator uses
-// the same set of coordinates, but for the banks in another order. Programs do not notice the
-// difference, because all banks are alike.
+// Translated coordinates of the DRAM banks of a Blackhole, as Tenstorrent's driver library tt-umd
+// assigns them, also on cards with a disabled ("harvested") bank. Source: tt-umd,
+// blackhole_coordinate_manager.cpp, fill_dram_noc0_translated_mapping. The simulator gives the same
+// coordinates to the banks in another order. Programs do not notice it, because all banks are
+// alike.
 
 import "slices"
 
-// The first translated column and row of Blackhole's DRAM tiles. The translated coordinates of all
-// DRAM tiles form two columns. In each column, the tiles of one bank follow the tiles of the
-// previous bank.
+// The first translated column and row of Blackhole's DRAM tiles, which form two columns. In each
+// column, the tiles of one bank follow those of the previous bank.
 const (
 	dramFirstColumn = 17
 	dramFirstRow    = 12
@@ -19,10 +18,9 @@ const (
 // NoDisabledBank is the argument of WithoutBank for a card on which all banks are enabled.
 const NoDisabledBank = -1
 
-// WithoutBank returns a copy of the chip as it is on a card on which the DRAM bank number
-// `disabled` is disabled. The copy lacks this bank. The other banks keep their order, and have the
-// translated coordinates that tt-umd assigns. WithoutBank returns nil if the chip has no such bank,
-// or if the DRAM tiles of the chip have no translated coordinates.
+// WithoutBank returns a copy of the chip without the DRAM bank number `disabled`. The other banks
+// keep their order, and have the translated coordinates that tt-umd assigns. WithoutBank returns
+// nil if the chip has no such bank, or its DRAM tiles have no translated coordinates.
 func (c *Chip) WithoutBank(disabled int) *Chip {
 	if c.Grid == nil || disabled < NoDisabledBank || disabled >= len(c.Grid.Banks) ||
 		!slices.ContainsFunc(c.Grid.Pairs, c.Grid.isDRAMPair) {
@@ -52,7 +50,7 @@ func (g *Grid) isDRAMPair(p Pair) bool { return g.Kind(p.NoC0) == DRAM }
 
 // banksByColumn returns the banks of each of the two columns. The number of a bank is its position
 // among the enabled banks, from 0 on. The first column has the banks of the half of the chip that
-// has no disabled bank. The last bank in this column is the bank opposite to the disabled bank.
+// has no disabled bank; the last bank in this column is opposite to the disabled bank.
 func banksByColumn(disabled, banks int) (first, second []int) {
 	half := banks / 2
 	if disabled == NoDisabledBank {

@@ -1,26 +1,23 @@
 package chips
 
-// This file describes the tiles of a chip and their coordinates.
-
 import (
 	"slices"
 
 	"lightmetal/boards"
 )
 
-// TileKind is the kind of a tile: the letter that Grid.Rows contains for such a tile.
+// TileKind is the kind of a tile: its letter in Grid.Rows.
 type TileKind byte
 
-// Kinds of tiles.
 const (
 	Router   TileKind = '.' // only a router of the NoC, without a tile; TLB windows cannot show it
 	Tensix   TileKind = 'T' // compute tile: processor cores, a matrix coprocessor, and memory
 	DRAM     TileKind = 'D' // memory controller
 	Ethernet TileKind = 'E' // link to another chip
 	ARC      TileKind = 'A' // management processor of the chip
-	PCIe     TileKind = 'P' // PCIe controller
+	PCIe     TileKind = 'P'
 	L2CPU    TileKind = 'L' // general-purpose RISC-V cores, which Tensix tiles do not have
-	Security TileKind = 'S' // security processor
+	Security TileKind = 'S'
 )
 
 var kindNames = map[TileKind]string{
@@ -29,7 +26,7 @@ var kindNames = map[TileKind]string{
 	L2CPU: "L2CPU tile", Security: "Security tile",
 }
 
-// String returns the name of the kind of tile, for reports and messages.
+// String returns the name for reports and messages, that of Router for an unknown letter.
 func (k TileKind) String() string {
 	if name, ok := kindNames[k]; ok {
 		return name
@@ -42,8 +39,7 @@ func (k TileKind) String() string {
 // columns of tiles are disabled ("harvested"). The translated coordinates number only the enabled
 // rows and columns.
 type Grid struct {
-	// Rows has one string for each row. Rows[y][x] is the Kind of the tile with the NoC 0 column x
-	// and the NoC 0 row y.
+	// Rows[y][x] is the kind of the tile with the NoC 0 column x and the NoC 0 row y.
 	Rows []string
 
 	// The next four fields convert translated coordinates to NoC 0 coordinates. The translated
@@ -60,7 +56,7 @@ type Grid struct {
 	Interleaving Interleaving
 
 	Memories      []Memory
-	Registers     []RegisterRange // registers of tiles, except the reset registers
+	Registers     []RegisterRange // except the reset registers
 	TensixReset   CoreReset
 	EthernetReset CoreReset
 }
@@ -90,9 +86,8 @@ type Interleaving struct {
 // InterleavedBankCount returns the number of banks of tt-metal's interleaved buffers.
 func (g *Grid) InterleavedBankCount() int { return len(g.Banks) * len(g.Interleaving.Offsets) }
 
-// InterleavedBank returns the number of tt-metal's bank that contains the byte at the given address
-// of a DRAM tile, and the offset of the byte in this bank. `ok` is false if the tile is not a DRAM
-// tile.
+// InterleavedBank returns the number of tt-metal's bank that contains the byte at this address of a
+// tile, and the byte's offset in this bank. `ok` is false if the tile is not a DRAM tile.
 func (g *Grid) InterleavedBank(t Tile, address uint64) (bank int, offset uint64, ok bool) {
 	offsets := g.Interleaving.Offsets
 	for i, tiles := range g.Banks {
@@ -112,7 +107,7 @@ func (g *Grid) InterleavedBank(t Tile, address uint64) (bank int, offset uint64,
 // side effects, and accepts accesses of 1, 2, 4 and 8 bytes.
 type Memory struct {
 	Kind        TileKind
-	First, Last uint64 // first and last address in the tile
+	First, Last uint64 // addresses in the tile
 	Name        string
 }
 
@@ -120,7 +115,7 @@ type Memory struct {
 // same addresses. The registers accept only aligned accesses of 4 bytes.
 type RegisterRange struct {
 	Kind      TileKind
-	Address   uint64 // address of the first register in the tile
+	Address   uint64 // of the first register, in the tile
 	Count     uint64
 	StoreOnly bool
 	Name      string // name in the manufacturer's manual
@@ -131,7 +126,7 @@ type RegisterRange struct {
 type CoreReset struct {
 	boards.ResetRegister
 	Ignored           uint32 // bits that mocks accept in a store, and then ignore
-	ValueAfterPowerUp uint32 // value of the register after power-up
+	ValueAfterPowerUp uint32
 	Cores             []Core
 }
 
@@ -154,8 +149,8 @@ type Core struct {
 	PCOverrideBit      uint8
 }
 
-// TileAt returns the tile with the given coordinate, which may be a NoC 0 coordinate or a
-// translated coordinate. `ok` is false if no tile has this coordinate.
+// TileAt returns the tile with this coordinate, a NoC 0 coordinate or a translated one. `ok` is
+// false if no tile has it.
 func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
@@ -167,9 +162,9 @@ func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	return Tile{x, y}, xOK && yOK
 }
 
-// toNoC0 converts a column number or row number to a NoC 0 number. The grid has `size` columns or
-// rows. A number below `size` is a NoC 0 number already. The translated number firstTranslated+i is
-// the NoC 0 number table[i]. `ok` is false for any other number.
+// toNoC0 converts the number of a column or a row to a NoC 0 number. The grid has `size` of them. A
+// number below `size` is a NoC 0 number already. The translated number firstTranslated+i is the
+// NoC 0 number table[i]. `ok` is false for any other number.
 func toNoC0(number, size, firstTranslated uint8, table []uint8) (noc0 uint8, ok bool) {
 	if number < size {
 		return number, true
@@ -180,10 +175,9 @@ func toNoC0(number, size, firstTranslated uint8, table []uint8) (noc0 uint8, ok 
 	return table[number-firstTranslated], true
 }
 
-// ShownTiles returns the tiles that a TLB window with the route `t` shows: a single tile or, if
-// t.Multicast is set, all Tensix tiles in a rectangle. `ok` is false if the tiles are unknown,
-// because the grid is nil, `t` uses NoC 1, no tile has a coordinate of `t`, or the rectangle wraps
-// around the edge of the grid.
+// ShownTiles returns the tiles that a TLB window with the route t shows: a single tile or, if
+// t.Multicast is set, all Tensix tiles in a rectangle. `ok` is false if the grid is nil, t uses
+// NoC 1, no tile has a coordinate of t, or the rectangle wraps around the edge of the grid.
 func (g *Grid) ShownTiles(t boards.TileRoute) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
@@ -203,8 +197,8 @@ func (g *Grid) ShownTiles(t boards.TileRoute) (tiles []Tile, ok bool) {
 	return tiles, ok && known && first.X <= last.X && first.Y <= last.Y
 }
 
-// ResetOf returns the register that keeps the cores of tiles of kind `k` in reset. It returns nil
-// if mocks have no cores in such tiles.
+// ResetOf returns the register that keeps the cores of tiles of kind k in reset, or nil if mocks
+// have no cores in such tiles.
 func (g *Grid) ResetOf(k TileKind) *CoreReset {
 	switch k {
 	case Tensix:
@@ -215,12 +209,11 @@ func (g *Grid) ResetOf(k TileKind) *CoreReset {
 	return nil
 }
 
-// Kind returns the kind of a tile.
+// Kind returns the kind of a tile, which must lie in the grid.
 func (g *Grid) Kind(t Tile) TileKind { return TileKind(g.Rows[t.Y][t.X]) }
 
-// FirstTileOfBank returns the first tile of the DRAM bank to which the tile `t` belongs. If `t`
-// does not belong to a bank, FirstTileOfBank returns `t`. If the results for two tiles are equal,
-// these two tiles provide access to the same memory.
+// FirstTileOfBank returns the first tile of t's DRAM bank, or t if it belongs to no bank. Two tiles
+// with equal results provide access to the same memory.
 func (g *Grid) FirstTileOfBank(t Tile) Tile {
 	for _, bank := range g.Banks {
 		for _, b := range bank {
@@ -232,8 +225,8 @@ func (g *Grid) FirstTileOfBank(t Tile) Tile {
 	return t
 }
 
-// FindMemory returns the memory that contains all bytes of an access to a tile of kind `k`, or nil
-// if no memory contains them. The access has `size` bytes, and begins at the given address.
+// FindMemory returns the memory that contains the `size` bytes from `address` on in tiles of kind
+// k, or nil.
 func (g *Grid) FindMemory(k TileKind, address, size uint64) *Memory {
 	for i := range g.Memories {
 		m := &g.Memories[i]
@@ -244,9 +237,8 @@ func (g *Grid) FindMemory(k TileKind, address, size uint64) *Memory {
 	return nil
 }
 
-// FindRegisterRange returns the element of g.Registers that includes the register at the given
-// address in tiles of kind `k`, or nil if no element includes that register. The reset register is
-// not in g.Registers.
+// FindRegisterRange returns the element of g.Registers with the register at this address in tiles
+// of kind k, or nil, as for the reset register.
 func (g *Grid) FindRegisterRange(k TileKind, address uint64) *RegisterRange {
 	for i := range g.Registers {
 		r := &g.Registers[i]

@@ -1,7 +1,5 @@
 package chips
 
-// This file describes the devices of QEMU, which have no tiles.
-
 import "lightmetal/boards"
 
 // Source of the status registers: QEMU 7.2, hw/misc/edu.c.

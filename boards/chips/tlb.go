@@ -1,16 +1,12 @@
 package chips
 
-// This file decodes the configuration of TLB windows, and finds TLB windows and their registers
-// by offsets in BARs.
-
 import (
 	"lightmetal/boards"
 )
 
-// DecodeWindow returns the tiles and the address that a TLB window shows. The TLB window belongs to
-// the group `g` and has the configuration `w`. DecodeWindow is the inverse of
-// TLBLayout.EncodeWindow. `ok` is false if EncodeWindow never returns `w`, for example because the
-// field Linked or a reserved bit is set in `w`.
+// DecodeWindow returns the tiles and the address that a TLB window of group g with the
+// configuration w shows. It is the inverse of TLBLayout.EncodeWindow. `ok` is false if EncodeWindow
+// never returns w, for example because its field Linked or a reserved bit is set.
 func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowConfig) (
 	t boards.TileRoute, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(ExtractField(l, g, w, i)) }
@@ -25,7 +21,6 @@ func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowCon
 		t.StaticVCPlusOne = (t.StaticVCPlusOne + 1) * field(boards.FieldUseStaticVC)
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
-	// Encode the decoded values again, to find out whether EncodeWindow can return `w`.
 	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
 		return boards.TileRoute{}, 0, false
@@ -33,8 +28,8 @@ func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowCon
 	return t, address, true
 }
 
-// ExtractField returns the value of one field of the configuration `w`. The configuration need not
-// be valid. The parameter `field` is an index in boards.FieldBits.
+// ExtractField returns one field of the configuration w, which need not be valid. `field` is an
+// index in boards.FieldBits.
 func ExtractField(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowConfig,
 	field int) uint64 {
 	low := g.AddressBits
@@ -48,25 +43,22 @@ func ExtractField(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowCon
 	return v & (1<<l.FieldBits[field] - 1)
 }
 
-// LoadRegister simulates a load of `width` bytes from the registers of a TLB window, and returns
-// the loaded value. `w` is the configuration in these registers. `offset` is the offset of the load
-// from the first of these registers.
+// LoadRegister simulates a load of `width` bytes from the registers of a TLB window with the
+// configuration w. `offset` counts from the first of these registers.
 func LoadRegister(w *boards.WindowConfig, offset uint64, width uint8) uint64 {
 	return w[offset/8] >> (8 * (offset % 8)) & (1<<(8*width) - 1)
 }
 
-// StoreRegister simulates a store of `width` bytes to the registers of a TLB window: it changes the
-// configuration `w` in these registers. `offset` is the offset of the store from the first of these
-// registers.
+// StoreRegister simulates a store of `width` bytes to the registers of a TLB window: it changes
+// their configuration w. `offset` counts from the first of these registers.
 func StoreRegister(w *boards.WindowConfig, offset uint64, width uint8, value uint64) {
 	shift := 8 * (offset % 8)
 	mask := uint64(1)<<(8*width) - 1
 	w[offset/8] = w[offset/8]&^(mask<<shift) | value<<shift
 }
 
-// SlotAt returns the number of the TLB window that includes the given offset of a BAR.
-// `offsetInWindow` is the offset from the start of that TLB window. `ok` is false if no TLB window
-// includes the offset.
+// SlotAt returns the number of the TLB window at this offset of a BAR, and the offset in that TLB
+// window. `ok` is false if no TLB window is there.
 func SlotAt(l *boards.TLBLayout, bar uint8, offset uint64) (
 	slot int, offsetInWindow uint64, ok bool) {
 	for i := range l.Groups {
@@ -79,9 +71,8 @@ func SlotAt(l *boards.TLBLayout, bar uint8, offset uint64) (
 	return 0, 0, false
 }
 
-// SlotOfRegister returns the number of the TLB window whose registers include the given offset of a
-// BAR. `offsetInSlot` is the distance from the first register of that TLB window. `ok` is false if
-// no TLB window has a register at the offset.
+// SlotOfRegister returns the number of the TLB window with a register at this offset of a BAR, and
+// the distance from its first register. `ok` is false if no TLB window has one there.
 func SlotOfRegister(l *boards.TLBLayout, bar uint8, offset uint64) (
 	slot int, offsetInSlot uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {

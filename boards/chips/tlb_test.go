@@ -10,8 +10,7 @@ import (
 
 var boardsWithTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
-// randomTarget returns a random route and a random address at which TLB windows of the group `g`
-// can be pointed.
+// randomTarget returns a random route and address that a TLB window of group g can show.
 func randomTarget(r *rand.Rand, l *boards.TLBLayout, g *boards.WindowGroup) (
 	boards.TileRoute, uint64) {
 	t := boards.TileRoute{
@@ -201,8 +200,8 @@ func TestDecodeRejectsReservedBits(t *testing.T) {
 	}
 }
 
-// Sources of the expected numbers of bits: [TLBs] for Wormhole, and tt-kmd blackhole.c for
-// Blackhole.
+// Sources of the expected numbers of bits: for Wormhole, TLBs.md in tt-isa-documentation,
+// WormholeB0/PCIExpressTile; for Blackhole, blackhole.c in tt-kmd.
 func TestFieldsOfAGroupFillItsConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		board *boards.Board

@@ -2,8 +2,9 @@ package chips
 
 import "lightmetal/boards"
 
-// The comments cite the sources [Coordinates], [SoftReset], [KMD] and [ttsim]. boards.Wormhole
-// lists them.
+// Sources, besides those that boards.Wormhole lists:
+//   - [Coordinates]: tt-isa-documentation, WormholeB0/NoC/Coordinates.md
+//   - [SoftReset]: tt-isa-documentation, WormholeB0/TensixTile/SoftReset.md
 var wormhole = Chip{
 	Board: &boards.Wormhole,
 	Title: "Tenstorrent Wormhole",
@@ -54,9 +55,8 @@ var wormhole = Chip{
 			{Kind: ARC, Address: 0x880030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 		},
 		// Sources: [SoftReset]; [ttsim], src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. tt-umd sets
-		// bit 31, which makes the cores start one after another. The mocks accept bit 31 and ignore
-		// it. No core has a PCRegister, because the registers with start addresses cannot be
-		// accessed over the NoC.
+		// bit 31, which makes the cores start one after another. Mocks accept and ignore it. No
+		// core has a PCRegister, because the NoC does not reach the registers with start addresses.
 		TensixReset: CoreReset{
 			ResetRegister: boards.Wormhole.Reset,
 			Ignored:       1 << 31, ValueAfterPowerUp: 0x47800,
@@ -68,9 +68,8 @@ var wormhole = Chip{
 				{Name: "NCRISC", ResetBit: 18, StartAddress: 0x12000},
 			},
 		},
-		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. Ignored includes the
-		// bits of cores that only Tensix tiles have, because tt-umd also sets these bits in
-		// Ethernet tiles.
+		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. Ignored has the bits of
+		// cores that only Tensix tiles have: tt-umd sets them in Ethernet tiles, too.
 		EthernetReset: CoreReset{
 			ResetRegister: boards.ResetRegister{
 				Address: boards.Wormhole.Reset.Address, Mask: 0x800,

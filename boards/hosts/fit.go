@@ -1,8 +1,5 @@
 package hosts
 
-// This file finds the PCIe ports of a host whose windows have enough free addresses for the BARs
-// of a device.
-
 import (
 	"math/bits"
 	"slices"
@@ -21,7 +18,7 @@ type Placement struct {
 // Fit is the result of Host.FitDevice: the ports of a host that have room for a device.
 type Fit struct {
 	Placements []Placement // one for each port with room
-	BARs       []BAR       // all BARs of the device; for an unknown device, the most likely ones
+	BARs       []BAR       // all BARs of the device; for an unknown device, the most likely BARs
 
 	// WindowsKnown is true if the windows of at least one port are known. If WindowsKnown is false,
 	// Placements is empty, but the host may still have room for the device.
@@ -53,7 +50,6 @@ func (h *Host) FitDevice(board *boards.Board, minSizes [6]uint64) Fit {
 	return fit
 }
 
-// hasPort reports whether the list f.Placements contains port p.
 func (f *Fit) hasPort(p *Port) bool {
 	return slices.ContainsFunc(f.Placements, func(r Placement) bool { return r.Port == p })
 }
@@ -91,8 +87,8 @@ func possibleBARs(board *boards.Board, minSizes [6]uint64) (lists [][]BAR) {
 		makeBARs(minSizes, func(int) bool { return true }))
 }
 
-// makeBARs returns BARs with the given sizes in bytes, each rounded up to a power of two.
-// isPrefetchable reports whether the BAR with the number i is prefetchable.
+// makeBARs returns BARs with these sizes in bytes, each rounded up to a power of two. BAR number i
+// is prefetchable if isPrefetchable says so.
 func makeBARs(sizes [6]uint64, isPrefetchable func(i int) bool) []BAR {
 	bars := make([]BAR, len(sizes))
 	for i, size := range sizes {

@@ -2,9 +2,8 @@
 // file hosts.yaml has the data about each host: its PCIe windows, how devices access its memory,
 // its known defects, and how it boots. Only host tools import package hosts.
 //
-// Every known value has a source, for example a document. If the value was measured, the text of
-// its source begins with the constant Measured. Values with any other source were not measured. A
-// value without a source is unknown.
+// Every known value has a source, for example a document. Only if the value was measured, the text
+// of its source begins with the constant Measured. A value without a source is unknown.
 package hosts
 
 import (
@@ -27,10 +26,10 @@ type Fact[T any] struct {
 // Measured is the beginning of Fact.Source if the value was measured.
 const Measured = "measured on "
 
-// IsKnown reports whether the value has a source.
+// IsKnown reports whether the value is known: whether it has a source.
 func (f Fact[T]) IsKnown() bool { return f.Source != "" }
 
-// String returns the value as text, or "unknown" if the value is unknown.
+// String returns the value as text, or "unknown".
 func (f Fact[T]) String() string {
 	if !f.IsKnown() {
 		return "unknown"
@@ -48,8 +47,8 @@ func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
 
 // Host describes one kind of machine. Most values come from the maker's device tree or firmware.
 type Host struct {
-	Name  string // name of the host in flags of commands
-	Title string // name of the host in reports
+	Name  string // in flags of commands
+	Title string // in reports
 
 	// Compatible lists values of the property `compatible` in the root node of the device tree.
 	// RootPorts lists the PCI ids of the PCIe root ports, for machines without a device tree. A
@@ -162,16 +161,15 @@ const (
 
 // KernelOption is an option of the kernel's configuration that a host needs.
 type KernelOption struct {
-	Name   string // name of the option, including CONFIG_
-	Reason string `yaml:"why"` // reason why the host needs the option
+	Name   string // including CONFIG_
+	Reason string `yaml:"why"`
 	Source string // source of Reason, for example a kernel file
 }
 
 //go:embed hosts.yaml
 var hostsYAML []byte
 
-// readHosts returns the content of hosts.yaml. It decodes the file only when it is called for the
-// first time.
+// readHosts returns the content of hosts.yaml. It decodes the file only in the first call.
 var readHosts = sync.OnceValue(func() (all struct {
 	Every []KernelOption // kernel options that every host needs
 	Hosts []*Host
@@ -185,7 +183,7 @@ var readHosts = sync.OnceValue(func() (all struct {
 	return all
 })
 
-// All returns every host.
+// All returns every host of hosts.yaml.
 func All() []*Host { return readHosts().Hosts }
 
 // KernelOptions returns the kernel options that the host `h` needs. If `h` is nil, it returns the
@@ -197,7 +195,7 @@ func KernelOptions(h *Host) []KernelOption {
 	return slices.Concat(readHosts().Every, h.KernelOptions)
 }
 
-// ByName returns the host with the given name, or nil if no host has the name.
+// ByName returns the host with this name, or nil.
 func ByName(name string) *Host { return findHost(func(h *Host) bool { return h.Name == name }) }
 
 // ByCompatible returns the host that matches one of the `compatible` strings of a device tree, or
@@ -213,14 +211,11 @@ func ByCompatible(compatible []string) *Host {
 	return nil
 }
 
-// ByRootPort returns the host that has a root port with the given PCI ids, or nil if no host has
-// such a root port.
+// ByRootPort returns the host that has a root port with these PCI ids, or nil.
 func ByRootPort(id ID) *Host {
 	return findHost(func(h *Host) bool { return slices.Contains(h.RootPorts, id) })
 }
 
-// findHost returns the first host for which the function `matches` returns true, or nil if there is
-// no such host.
 func findHost(matches func(*Host) bool) *Host {
 	if i := slices.IndexFunc(All(), matches); i >= 0 {
 		return All()[i]

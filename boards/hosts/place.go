@@ -1,7 +1,5 @@
 package hosts
 
-// This file assigns PCI addresses to BARs in the same way as Linux.
-
 // BAR describes the addresses that a device needs for one of its BARs.
 type BAR struct {
 	Size         uint64 // size in bytes, a power of two; 0: the device has no such BAR
@@ -17,18 +15,17 @@ const (
 	bar32AddressEnd = 1 << 32
 )
 
-// barGroup is a list of all prefetchable BARs of a device, or of all other BARs. The BARs get
-// consecutive addresses in descending order of size. Therefore the address of each BAR is a
-// multiple of the size of the BAR.
+// barGroup lists all prefetchable BARs of a device, or all others. They get consecutive addresses
+// in descending order of size, so that the address of each is a multiple of its size.
 type barGroup struct {
-	prefetchable bool   // whether the BARs are prefetchable
+	prefetchable bool
 	bars         []int  // numbers of the BARs
-	largestSize  uint64 // size of the largest BAR in bytes
-	totalSize    uint64 // size of all BARs in bytes
+	largestSize  uint64 // of one BAR, in bytes
+	totalSize    uint64 // of all BARs, in bytes
 }
 
-// AssignAddresses returns the PCI address of each BAR of a device at the port, or nil if the port
-// does not have enough free addresses.
+// AssignAddresses returns the PCI address that Linux gives each BAR of a device at the port, or nil
+// if the port does not have enough free addresses.
 //
 // In Linux (drivers/pci/setup-bus.c and setup-res.c), the bridge of a root port has two windows,
 // and each bridge window is one range of addresses. Prefetchable BARs use the prefetchable bridge
@@ -58,7 +55,7 @@ func (p *Port) AssignAddresses(bars []BAR) []uint64 {
 	return placed
 }
 
-// groupByPrefetchable returns two groups: the prefetchable BARs, and all other BARs.
+// groupByPrefetchable returns the group of the prefetchable BARs, then that of all others.
 func groupByPrefetchable(bars []BAR) [2]barGroup {
 	groups := [2]barGroup{{prefetchable: true}, {}}
 	for size := uint64(1) << 63; size > 0; size >>= 1 {
@@ -76,8 +73,8 @@ func groupByPrefetchable(bars []BAR) [2]barGroup {
 }
 
 // allocateAddresses allocates addresses for a group of BARs in the first window with enough free
-// addresses, and returns the first of these addresses. The parameter `nextFree` has the first free
-// address of each window, and is updated. `ok` is false if no window has enough free addresses.
+// addresses, and returns the first. It updates nextFree, the first free address of each window.
+// `ok` is false if no window has enough.
 func (p *Port) allocateAddresses(g *barGroup, nextFree []uint64) (start uint64, ok bool) {
 	if g.totalSize == 0 {
 		return 0, true
@@ -100,5 +97,5 @@ func (p *Port) allocateAddresses(g *barGroup, nextFree []uint64) (start uint64, 
 	return 0, false
 }
 
-// alignUp returns `v` rounded up to a multiple of `align`, which must be a power of two.
+// alignUp rounds v up to a multiple of `align`, which must be a power of two.
 func alignUp(v, align uint64) uint64 { return (v + align - 1) &^ (align - 1) }

@@ -123,7 +123,7 @@ int memcmp(const void *a, const void *b, size_t size);
 #define FIELD_RULES 9u
 #define FIELD_RINGS 10u
 
-/* Opcodes of commands. */
+/* enum Opcode of image.fbs. */
 #define OP_WRITE 1u
 #define OP_MODIFY 2u
 #define OP_RELOCATE 3u
@@ -157,7 +157,7 @@ int memcmp(const void *a, const void *b, size_t size);
 /* Value of the field mode of With: it changes the offset of the next command, not its value. */
 #define PLACE_OFFSET 2u
 
-/* Kinds of windows. */
+/* enum WindowKind of image.fbs. */
 #define KIND_BAR 1u
 #define KIND_TLB 2u
 #define KIND_HOST 3u
@@ -337,7 +337,7 @@ struct board_group {
 	uint64_t size;         /* size of each TLB window, a power of two */
 	uint16_t first;        /* number of the first TLB window */
 	uint16_t count;        /* number of TLB windows */
-	uint16_t kernel_owned; /* the last `kernel_owned` TLB windows belong to a kernel driver */
+	uint16_t kernel_owned; /* so many of the last TLB windows belong to a kernel driver */
 	uint8_t bar;           /* number of the BAR with the TLB windows */
 	uint8_t address_bits;  /* number of bits of the register field that contains address / size */
 };
@@ -390,7 +390,7 @@ struct board {
 #define VERIFY_TABLE(table) (NULL)
 #endif
 
-/* This generated header defines board_table, its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
+/* Generated: defines board_table, its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
 #include "lmplay_boards.h"
 
 /* Returns the board with the given PCI ids, or NULL. If verification and all boards with tiles are
@@ -455,7 +455,6 @@ static void set_bit(uint8_t *bits, uint32_t index) {
 	bits[index / 8u] = (uint8_t)(bits[index / 8u] | (1u << (index % 8u)));
 }
 
-/* Returns the number of elements in a vector of the image. */
 static uint32_t element_count(const struct lmplay_image *image, uint32_t field) {
 	return image->vectors[field].count;
 }
@@ -626,7 +625,6 @@ static uint32_t read_u32(const struct table *t, uint64_t position) {
 	return value;
 }
 
-/* Finds the root table and its vtable. */
 static void find_root_table(struct table *t, const struct lmplay_image *image) {
 	uint32_t vtable_size;
 	set_table_place(t, "image");
@@ -1009,14 +1007,14 @@ struct checked_ring {
 	uint64_t unit;  /* bits that must be 0 in steps, so that moved accesses are aligned */
 };
 
-/* Returns the number of bytes of the tables that find_needed_rings sets. */
+/* Returns the number of bytes of the two tables that find_needed_rings sets. */
 static uint64_t needed_rings_bytes(const struct lmplay_image *image) {
 	return (element_count(image, FIELD_RINGS) != 0u)
 		? ((uint64_t)element_count(image, FIELD_SEQUENCES) * 8u) : 0u;
 }
 
 /* Finds the rings that each sequence advances before it resets them, as bits of needed[sequence].
-   The second half of `needed` has those that each sequence resets. */
+   The second half of `needed` has the rings that each sequence resets. */
 static void find_needed_rings(const struct lmplay_image *image, uint32_t *needed) {
 	uint32_t count = element_count(image, FIELD_SEQUENCES);
 	uint32_t *resets = &needed[count];
@@ -1045,14 +1043,15 @@ static void find_needed_rings(const struct lmplay_image *image, uint32_t *needed
 	}
 }
 
-/* Scratch tensors are the first ones. */
+/* Scratch tensors come before all others. */
 static bool has_scratch(const struct lmplay_image *image) {
 	return (element_count(image, FIELD_TENSORS) != 0u) &&
 		(tensor_at(image, 0)->role == LMPLAY_SCRATCH);
 }
 
 /* Returns the number of bytes that lmplay_verify uses: 8 for each sequence (its longest time), the
-   states of the rings, one bit for each window, and with scratch one byte for each of its bytes. */
+   states of the rings, the tables of find_needed_rings, one bit for each window, and SCRATCH_MAX if
+   the image has scratch. */
 static uint64_t verify_memory_bytes(const struct lmplay_image *image) {
 	uint32_t window_bytes = (element_count(image, FIELD_WINDOWS) + 7u) / 8u;
 	uint32_t scratch_bytes = has_scratch(image) ? SCRATCH_MAX : 0u;
@@ -1400,8 +1399,8 @@ static const char *check_ring(const struct lmplay_image *image, uint32_t index) 
 
 /* What a command has in its field `index`. */
 #define INDEX_NOTHING 0u  /* the field index must be 0 */
-#define INDEX_SOURCE 1u   /* index 0: the payload; index 1 + n: tensor n, which is an input */
-#define INDEX_OUTPUT 2u   /* index 1 + n: tensor n, which is an output */
+#define INDEX_SOURCE 1u   /* index 0: the payload; 1 + n: tensor n, an input, or scratch to copy */
+#define INDEX_OUTPUT 2u   /* index 1 + n: tensor n, which is an output or scratch */
 #define INDEX_BUS 3u      /* index of a window that has a bus address */
 #define INDEX_INTERVAL 4u /* microseconds between two loads */
 #define INDEX_SEQUENCE 5u /* index of a sequence */
@@ -1575,10 +1574,10 @@ static bool find_rule(struct checker *k, const struct board *board, const struct
 	return is_found;
 }
 
-/* Decides what images may load, store and give the bus address of: no other function does. Sets
-   k->found to the range around the byte `at` in which all bytes accept the same, and reports
+/* Only this function decides what images may load and store, and which bytes have a bus address.
+   Sets k->found to the range around the byte `at` in which all bytes accept the same, and reports
    whether images may access it. Offsets are those in the BAR, or in a window that is not in a BAR.
-   A Point asks with its tiles, which are not 0, and with its address. */
+   For a Point, `tiles` is not 0, and `at` is its address; else `tiles` is 0. */
 static bool find_access(struct checker *k, uint32_t window, uint64_t at, uint64_t tiles) {
 	const struct window *w = window_at(k->image, window);
 	const struct board *board = board_of(k->image, w->device);
@@ -1895,7 +1894,7 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 }
 
 /* Checks the command that the With at the index `at` changes, with the largest value of the ring.
-   check_commands also checks it as it stands. Commands follow a With: a sequence ends with an
+   check_commands also checks it unchanged. A command follows each With: a sequence ends with an
    End. */
 static const char *check_with(struct checker *k, uint32_t at) {
 	const struct command *c = command_at(k->image, at);
@@ -1903,8 +1902,8 @@ static const char *check_with(struct checker *k, uint32_t at) {
 	bool is_offset = c->mode == PLACE_OFFSET;
 	uint32_t opcodes = is_offset ? MOVED_OFFSETS : MOVED_VALUES;
 	uint64_t largest = (ring_at(k->image, c->index)->end - k->rings[c->index].step) >> c->amount;
-	uint64_t limit = 0xffffffffu; /* of the number that moves */
-	uint64_t bits = 0;           /* that may change with each lap */
+	uint64_t limit = 0xffffffffu; /* most that may be added */
+	uint64_t bits = 0;           /* bits that may change with each lap */
 	struct command moved;
 	const char *problem;
 	if (!is_offset && (next->opcode == OP_WITH) && (next->mode == PLACE_OFFSET)) {
@@ -2225,8 +2224,8 @@ static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *r
 	return LMPLAY_OK;
 }
 
-/* Maps `size` bytes of a BAR for the window w. The BAR belongs to the device of w. The parameter
-   `window` is the index of w, or LMPLAY_NONE to map registers that the player itself needs. */
+/* Maps `size` bytes of a BAR of w's device. `window` is the index of w, or LMPLAY_NONE for
+   registers that the player itself needs. */
 static enum lmplay_code map_bar(struct loader *l, const struct window *w, uint32_t window,
 	uint32_t bar, uint64_t offset, uint64_t size, struct lmplay_mapping *mapping) {
 	uint64_t bar_bytes = l->machine_devices[w->device].bars[bar];
@@ -2259,7 +2258,7 @@ static const struct board_group *tlb_group_of(const struct board_tlb *tlb, uint3
 	return found;
 }
 
-/* Reports whether a TLB window is free, large enough and inside its BAR. */
+/* Reports whether a TLB window is free, large enough, inside its BAR, and not a kernel driver's. */
 static bool is_suitable_tlb_window(const struct lmplay_device_state *d,
 	const struct lmplay_device *found, uint32_t slot, uint64_t size) {
 	const struct board_group *g = tlb_group_of(d->board->tlb, slot);
@@ -2331,8 +2330,8 @@ static uint64_t fixed_bus_address(const struct window *w) {
 }
 
 /* Reserves a region of outbound translation for a Host window, so that tiles can access its memory.
-   The region begins at the fixed bus address of the window. If the window has no fixed bus address,
-   the region begins one page after the previous region. start_dma programs the registers later. */
+   The region begins at the fixed bus address of the window, or if it has none, one page after the
+   end of the previous region. start_dma programs the registers later. */
 static enum lmplay_code reserve_outbound_region(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
@@ -2361,7 +2360,6 @@ static enum lmplay_code reserve_outbound_region(struct loader *l, const struct w
 	return LMPLAY_OK;
 }
 
-/* Maps host memory for a Host window. */
 static enum lmplay_code map_host_window(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
@@ -2820,7 +2818,8 @@ static enum lmplay_code start_dma(struct loader *l) {
 #define REPLAY_IN_SAFE 4u  /* the run executes "safe" after a failure */
 
 /* Clears the arena, and sets the pointers to the tables that follow the tensors. Also finds the
-   sequence "safe", the boards of the devices, and the number of inputs without data. */
+   sequence "safe", the rings that sequences need, the boards, and the number of inputs without
+   data. */
 static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	const struct lmplay_image *image = r->image;
 	clear_bytes(arena, (size_t)load_memory_bytes(image));
@@ -3014,12 +3013,10 @@ static uint64_t time_now(const struct lmplay_replay *r) {
 	return r->hooks->now(r->hooks->context);
 }
 
-/* Returns the limit of the image for the time of a run, in ns. */
 static uint64_t image_limit_ns(const struct lmplay_image *image) {
 	return min_u64(image->limit_us, LIMIT_MAX_US) * 1000u;
 }
 
-/* Begins a sequence, and computes the time at which the sequence exceeds its limit. */
 static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t limit_ns) {
 	uint64_t allowed = image_limit_ns(r->image);
 	r->end_ns = time_now(r) + ((limit_ns != 0u) ? min_u64(limit_ns, allowed) : allowed);
@@ -3150,7 +3147,6 @@ static enum lmplay_code load_register(const struct lmplay_replay *r, const struc
 	return (code == LMPLAY_OK) ? check_device_present(r, w, c->width, *loaded) : code;
 }
 
-/* Executes the store of a Write, a Relocate or a Modify. */
 static enum lmplay_code store_register(const struct lmplay_replay *r, const struct command *c,
 	uint64_t value) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
@@ -3283,7 +3279,6 @@ static enum lmplay_code check_present_after_copy(const struct lmplay_replay *r,
 	return all_ones ? check_device_present(r, w, c->width, width_mask(c->width)) : LMPLAY_OK;
 }
 
-/* Compares one element with the golden data. */
 static enum lmplay_code compare_element(struct lmplay_replay *r, const struct command *c,
 	uint64_t got, uint64_t want, uint64_t at) {
 	enum lmplay_code code = LMPLAY_OK;
@@ -3418,7 +3413,6 @@ static enum lmplay_code begin_delay(struct lmplay_replay *r, const struct comman
 	return code;
 }
 
-/* Executes an End: returns from a Call, or ends the sequence. */
 static void execute_end(struct lmplay_replay *r) {
 	if (r->return_to != 0u) {
 		r->next = r->return_to;
@@ -3428,7 +3422,6 @@ static void execute_end(struct lmplay_replay *r) {
 	}
 }
 
-/* Executes an Advance or a Reset. */
 static void execute_ring_command(struct lmplay_replay *r, const struct command *c) {
 	const struct ring *ring = ring_at(r->image, c->index);
 	struct lmplay_ring_state *state = &r->rings[c->index];
@@ -3583,13 +3576,13 @@ static void step_command(struct lmplay_replay *r) {
 		}
 	}
 	if (code == LMPLAY_OK) {
-		code = check_calls(r); /* after the hook `now`: a fault there is not one of a load */
+		code = check_calls(r); /* after the hook `now`, whose faults are not those of a load */
 	}
 	if ((code == LMPLAY_OK) && (r->next >= element_count(r->image, FIELD_COMMANDS))) {
 		code = LMPLAY_INTERNAL;
 	}
 	if (code == LMPLAY_OK) {
-		struct command c = *command_at(r->image, r->next); /* what was checked is what runs */
+		struct command c = *command_at(r->image, r->next); /* copied: what is checked runs */
 		code = LMPLAY_INTERNAL;
 		if (element_count(r->image, FIELD_RINGS) != 0u) {
 			move_command(r, &c);

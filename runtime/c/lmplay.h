@@ -196,11 +196,11 @@ struct lmplay_plan {
 	                          rounded up to a multiple of 4096 */
 	uint64_t payload_bytes; /* data in the image */
 	uint32_t align;         /* the address of the arena must be a multiple of this number: 64 */
-	uint32_t devices;       /* number of devices */
-	uint32_t windows;       /* number of windows */
-	uint32_t sequences;     /* number of sequences */
-	uint32_t tensors;       /* number of tensors */
-	uint32_t commands;      /* number of commands in all sequences */
+	uint32_t devices;       /* from here on: numbers of elements */
+	uint32_t windows;
+	uint32_t sequences;
+	uint32_t tensors;
+	uint32_t commands;      /* in all sequences */
 };
 
 /*
@@ -468,7 +468,7 @@ struct lmplay_result {
 struct lmplay_replay {
 	const struct lmplay_image *image;
 	const struct lmplay_hooks *hooks;
-	uint8_t *arena;                       /* memory of the tensors, followed by three tables */
+	uint8_t *arena;                       /* memory of the tensors, followed by the tables below */
 	struct lmplay_window_state *windows;  /* table: where each window is mapped */
 	struct lmplay_device_state *devices;  /* table: registers and TLB windows of each device */
 	struct lmplay_ring_state *rings;      /* table: where each ring is */
@@ -476,8 +476,8 @@ struct lmplay_replay {
 	                                         one bit for each ring */
 	uint32_t set_rings;                   /* one bit for each ring; 1: a run has reset it */
 	uint32_t odd_laps;                    /* one bit for each ring; 1: it is in an odd lap */
-	uint8_t *inputs;                      /* table of bits, one for each tensor; 1: runs read the
-	                                         input in the arena, not its default data */
+	uint8_t *inputs;                      /* table: one bit for each tensor; 1: runs read the input
+	                                         in the arena, not its default data */
 	struct lmplay_result result;          /* result of the current run */
 	uint64_t limit_ns;                    /* limit_ns of lmplay_run or lmplay_start; 0: none */
 	uint64_t end_ns;                      /* time at which the run exceeds its limit */
@@ -499,7 +499,7 @@ struct lmplay_replay {
 	                                         load does not meet the condition; LMPLAY_OK: it does
 	                                         not fail yet, but waits and loads again */
 	uint32_t masters;                     /* one bit for each device; 1: it is a bus master */
-	uint32_t flags;                       /* state of the image: bits REPLAY_LOADED,
+	uint32_t flags;                       /* state of the replay: bits REPLAY_LOADED,
 	                                         REPLAY_DISABLED, REPLAY_IN_SAFE of lmplay.c */
 	uint32_t late_fault;                  /* 1: "safe" has noted a fault that did not end it */
 	volatile uint32_t fault;              /* 1: lmplay_fault was called during the run */
@@ -633,10 +633,10 @@ void lmplay_stop(struct lmplay_replay *replay);
 
 /*
  * Disables the bus mastering that lmplay_load has enabled, then the outbound address translation of
- * these devices, and last the replay. Afterwards the caller may use the arena, and the memory of
- * Host windows, for other purposes. lmplay_unload executes no command. If a run has not ended, call
- * lmplay_stop and lmplay_step first. Returns LMPLAY_OK, or the first failure of the hook
- * `set_bus_master`.
+ * these devices, their interrupt vectors, and last the replay. Afterwards the caller may use the
+ * arena, and the memory of Host windows, for other purposes. lmplay_unload executes no command. If
+ * a run has not ended, call lmplay_stop and lmplay_step first. Returns LMPLAY_OK, the first failure
+ * of a hook, or LMPLAY_USAGE if no image is loaded.
  */
 enum lmplay_code lmplay_unload(struct lmplay_replay *replay);
 

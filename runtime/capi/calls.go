@@ -3,7 +3,7 @@ package main
 /*
 #include "lightmetal.h"
 
-// Go cannot express const. cgo copies these names into its prototypes, which so match lightmetal.h.
+// Go cannot express const. With these names, the prototypes of cgo match lightmetal.h.
 typedef const char *lm_text;
 typedef const char *const *lm_texts;
 typedef const void *lm_bytes;
@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The functions of lightmetal.h, in its order; the header documents them. Parameters have C types
-// only where cgo translates no Go type to the type of the header.
+// The functions of lightmetal.h except lm_last_error; the header documents them. Parameters have C
+// types only where cgo translates no Go type to the type of the header.
 
 const (
 	noTensorReason = "the image has no tensor with this index; " +
@@ -73,7 +73,7 @@ func lm_open_signed_at_least(path, keys C.lm_text, version uint32, handle *int32
 	})
 }
 
-// openFile calls check, unless it is nil, before the file is verified.
+// openFile calls `check`, unless it is nil, before it verifies the file.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, stringBytesMax)
 	if end.code != hal.OK {
@@ -108,7 +108,7 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	})
 }
 
-// openImage lets verify open and verify an image in a free element of imageSlots.
+// openImage lets `verify` open and verify an image in a free element of imageSlots.
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -185,7 +185,6 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 // openDevice is a variable for device_mock.go and tests.
 var openDevice = hal.Open
 
-// loadOnDevices implements lm_load.
 func (im *image) loadOnDevices(cDeviceNames []*C.char, firstTLBWindow int) (end outcome) {
 	names, end := deviceNames(im.view, cDeviceNames)
 	if end.code != hal.OK {
@@ -195,7 +194,7 @@ func (im *image) loadOnDevices(cDeviceNames []*C.char, firstTLBWindow int) (end 
 		return outcomeOf(err)
 	}
 	devices := make([]hal.Device, len(names))
-	// Deferred, because it is also executed after a panic.
+	// Deferred, because a panic, too, must close the devices.
 	defer func() {
 		if im.stage != stageLoaded {
 			_ = closeDevices(devices)

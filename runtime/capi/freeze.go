@@ -42,7 +42,8 @@ func waitForSysmon() {
 const spareThreads = 4
 
 // startSpareThreads locks one goroutine to each thread; the threads remain when the goroutines end.
-// Go can read its memory statistics only when every thread with a processor runs; sysmon has none.
+// ReadMemStats waits until every thread that has a processor (P) of Go's scheduler runs; sysmon has
+// none.
 func startSpareThreads() {
 	var started, ended sync.WaitGroup
 	count := goruntime.GOMAXPROCS(0) + spareThreads

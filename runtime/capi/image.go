@@ -55,8 +55,8 @@ var (
 		reason: "the process is sealed; make this call before lm_seal"}
 )
 
-// handleStride is between two handles of one element, so that an old handle is not valid for the
-// next image.
+// handleStride is the difference between the handles of two images that use one element in turn: an
+// old handle is not valid for the next image.
 const handleStride = 32
 
 // acquireImage returns the image with the given handle, with busy set, which the caller must clear,
@@ -81,7 +81,7 @@ func acquireImage(handle int32) (*image, outcome) {
 	return nil, usageError("the image with this handle was closed, or never opened")
 }
 
-// The index is the stage that the call requires.
+// Indexed by the stage that the call requires.
 var (
 	tooEarlyReasons = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}
@@ -89,7 +89,7 @@ var (
 		stageLoaded: "the image is already frozen"}
 )
 
-// withImage lets call use the image, unless it has not reached requiredStage.
+// withImage lets `call` use the image, if the image has reached requiredStage.
 func withImage(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
@@ -132,7 +132,7 @@ func callAndRecover(im *image, call func(*image) outcome) (end outcome) {
 }
 
 // finishCallWithoutImage keeps the outcome of a failed call, such as lm_open, for lm_last_error. If
-// two fail at the same time, one may be lost.
+// two calls fail at once, one outcome may be lost.
 func finishCallWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
 		slot.lastOutcome = end

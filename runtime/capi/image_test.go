@@ -33,7 +33,6 @@ type (
 
 const anyWindow = -1 // LM_ANY_WINDOW
 
-// cString returns a text as a C string.
 func cString(text string) *_Ctype_char { return bufferPointer(append([]byte(text), 0)) }
 
 // bufferPointer returns the address of a buffer as a pointer to char.
@@ -41,7 +40,6 @@ func bufferPointer(buffer []byte) *_Ctype_char {
 	return (*_Ctype_char)(unsafe.Pointer(unsafe.SliceData(buffer)))
 }
 
-// openMemory calls lm_open_memory.
 func openMemory(data []byte, handle *int32) int32 {
 	return lm_open_memory(_Ctype_lm_bytes(unsafe.SliceData(data)), size(len(data)), handle)
 }
@@ -688,7 +686,6 @@ func structLayout(name string, value any) (lines []string) {
 	return lines
 }
 
-// snakeCase converts a Go name to the form of C names.
 func snakeCase(name string) string {
 	return strings.ToLower(regexp.MustCompile(`([A-Z])`).ReplaceAllString(name, "_$1"))
 }

@@ -69,7 +69,8 @@ typedef int32_t lm_handle;
 /* The result of a call, and exit status of lmrun. */
 enum lm_status {
 	LM_OK = 0,
-	LM_USAGE = 64,        /* wrong handle, argument or order of calls, or an input without data */
+	LM_USAGE = 64,        /* wrong handle, argument or order of calls; from lm_run: an input has no
+	                         data, or no run has reset a ring */
 	LM_BAD_IMAGE = 65,    /* the image is not valid, or a size is not the size of the tensor */
 	LM_NO_FILE = 66,      /* the file does not exist */
 	LM_NO_DEVICE = 69,    /* the device is absent, in use, or cannot be opened; from lm_run: the
@@ -155,12 +156,13 @@ struct lm_image {
 	                           memory, and runs read all other data from the mapped file */
 	uint32_t devices;       /* number of devices that the image needs */
 	uint32_t sequences;     /* number of sequences, each of which lm_run can execute */
-	uint32_t tensors;       /* number of inputs and outputs */
+	uint32_t tensors;       /* number of inputs, outputs and scratch tensors */
 	uint32_t commands;      /* number of commands in all sequences */
 };
 LM_STATIC_ASSERT(sizeof(struct lm_image) == 40, "lm_image");
 
-/* Role of a tensor. The caller writes an input, and lm_run writes an output. */
+/* Role of a tensor. The caller writes an input, and lm_run writes an output. Only lm_run uses
+   scratch: for values that it loads and stores. */
 enum lm_role { LM_INPUT = 1, LM_OUTPUT = 2, LM_SCRATCH = 3 };
 
 /* Type of the elements of a tensor. All types are little endian. Image files use the same
@@ -320,7 +322,7 @@ int lm_tensor_info(lm_handle image, uint32_t tensor, struct lm_tensor *info);
  * until lm_close. The caller writes these bytes, and each lm_run reads them. Initially they are the
  * default data, or zeros. Without a call of lm_input, runs use the default data. `size` must be the
  * size of the tensor in bytes. Call this function after lm_load.
- * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is an output.
+ * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is not an input.
  */
 int lm_input(lm_handle image, uint32_t tensor, size_t size, void **data);
 
@@ -328,7 +330,7 @@ int lm_input(lm_handle image, uint32_t tensor, size_t size, void **data);
  * Sets *data to the address of the bytes of an output tensor in the arena, as lm_input does. lm_run
  * writes these bytes, and the caller reads them between runs. Before the first run they are zero.
  * After a failed run they may be incomplete. Call this function after lm_load.
- * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is an input.
+ * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is not an output.
  */
 int lm_output(lm_handle image, uint32_t tensor, size_t size, const void **data);
 

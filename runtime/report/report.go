@@ -15,9 +15,9 @@ import (
 //
 //	main, command 3: poll.4 w0+0x20 & 0x1 == 0x0: got 0x1 after 1 s (bits that differ: 0)
 //
-// The window of the command has the given name, or an index, such as w0, if that is "": the target
-// does not read names. AppendFailure allocates nothing if text has room for FailureTextMax more
-// bytes and window is "".
+// `window` is the name of the command's window. If it is "", the text has an index, such as w0: the
+// target does not read names. Then AppendFailure allocates nothing if text has room for
+// FailureTextMax more bytes.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result, window string) []byte {
 	if r.Command < 0 {
 		return text

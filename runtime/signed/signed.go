@@ -135,8 +135,8 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// SignedBytes returns what the signature of an image without a signature signs (FORMAT.md section
-// 8).
+// SignedBytes returns the bytes that a signature signs (FORMAT.md section 8). `image` does not
+// include the signature.
 func SignedBytes(image []byte, version uint32) []byte {
 	digest := sha512.Sum512(image)
 	if version == 0 {

@@ -39,8 +39,8 @@ const flushLimit = 10 * time.Second
 
 var syncDisks = unix.Sync // tests set another function
 
-// flushFileSystems syncs and unmounts, in reverse order, because one can be mounted on another. It
-// reports whether this ended within the limit.
+// flushFileSystems syncs, and unmounts in reverse order, because one file system can be mounted on
+// another. It reports whether this ended within the limit.
 func flushFileSystems(preparations []preparation, limit time.Duration) (ended bool) {
 	done := make(chan struct{})
 	go func() {
@@ -60,7 +60,7 @@ func flushFileSystems(preparations []preparation, limit time.Duration) (ended bo
 	}
 }
 
-// mountKernelFileSystems skips those that are mounted already. It prints an error and continues.
+// mountKernelFileSystems skips those that are mounted already. It prints errors and continues.
 func mountKernelFileSystems() {
 	mounts := [...]struct{ kind, path string }{
 		{"proc", "/proc"},

@@ -86,8 +86,8 @@ func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
 	return false
 }
 
-// takeStep performs a step. After a failure, it pauses until the step's time is over or a signal
-// arrives.
+// takeStep performs a step. If a replay has failed, it then pauses until the step's time is over or
+// a signal arrives.
 func (s *supervisor) takeStep(step *recoveryStep, exit int) error {
 	status := " after exit status " + strconv.Itoa(exit)
 	if step.kind.perform == nil {

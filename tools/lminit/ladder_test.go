@@ -89,7 +89,6 @@ func newFakeBus(t *testing.T) fakeBus {
 	return b
 }
 
-// addFunction adds the files of a PCI function.
 func (b fakeBus) addFunction(path string) {
 	b.Helper()
 	for _, name := range []string{"reset", "reset_method", "remove", "driver_override"} {
@@ -115,7 +114,6 @@ func (b fakeBus) bind(driver string) {
 	}
 }
 
-// write writes a file of the bus.
 func (b fakeBus) write(name, text string) {
 	b.Helper()
 	path := b.root + "/" + name

@@ -71,8 +71,8 @@ func reserveHugepages(values []string) error {
 		if err != nil || count == values[0] {
 			return err
 		}
-		// A signal, such as one of Go's scheduler, ends the write early: then the next one reserves
-		// more.
+		// A signal, such as one of Go's scheduler, ends the write early: then the next write
+		// reserves more.
 		if count == before {
 			return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+
 				" huge pages of 2 MiB; reserve them before fragmentation: move this line up, or "+
@@ -82,8 +82,8 @@ func reserveHugepages(values []string) error {
 	}
 }
 
-// bindDriver binds the PCI function with an address, such as 0000:01:00.0, to a driver, unless it
-// is bound to it.
+// bindDriver binds the PCI function with an address, such as 0000:01:00.0, to a driver, unless that
+// is done already.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
 	function, drivers := pciBusPath()+"/devices/"+address, pciBusPath()+"/drivers/"
@@ -117,7 +117,7 @@ func bindDriver(values []string) error {
 }
 
 // mountFileSystem mounts a source on a directory, with a type and optionally `ro`, unless that is
-// done.
+// done already.
 func mountFileSystem(values []string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(values) == 4 {
@@ -138,8 +138,8 @@ func writeFile(path, text string) error {
 	}
 	defer unix.Close(fd)
 	// A signal makes the kernel reserve fewer huge pages. Go's scheduler sends signals to threads
-	// that compute for long: none to one in unix.Write, but some to one in hal.Write, a raw system
-	// call.
+	// that compute for long: not to a thread in unix.Write, but to one in hal.Write, which makes a
+	// raw system call.
 	_, err = unix.Write(fd, []byte(text))
 	return hal.FileFault(path, err)
 }

@@ -15,7 +15,7 @@ const recoveryStepSyntax = "steps such as `restart 2, reset function 1 wait 2s, 
 
 const slotOffDuration = time.Second // of power-cycle
 
-// reappearTimeout is for a PCI function that a step has removed. Tests set another time.
+// reappearTimeout is how long a PCI function may be absent after a step. Tests set another time.
 var reappearTimeout = 5 * time.Second
 
 // stepTypes are the steps of `on-failure`. The kernel waits in a step until the reset is done and
@@ -74,9 +74,9 @@ func resetPCIFunction(device, address string) error {
 	return writeFile(pciBusPath()+"/devices/"+address+"/reset", "1")
 }
 
-// resetPCIBus resets all functions of a bus, by reset_subordinate of the bridge above it. Kernels
-// before Linux 6.13 may not have this file, but the function's reset method `bus` (Linux 5.15 and
-// later), which they reject if another function is on the bus.
+// resetPCIBus resets all functions of a bus, by reset_subordinate of the bridge above it. A kernel
+// before Linux 6.13 may lack this file. Then resetPCIBus uses the function's reset method `bus`
+// (Linux 5.15 and later), which the kernel rejects if another function is on the bus.
 func resetPCIBus(_, address string) error {
 	function := pciBusPath() + "/devices/" + address
 	// function is a link into the directory of the bridge.

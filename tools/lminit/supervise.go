@@ -114,8 +114,8 @@ func (s *supervisor) pollSignal() (received bool) {
 	return s.endSignal != nil
 }
 
-// wouldFailAgain reports whether a restart certainly fails again. After invalid input data it need
-// not: the next data can be valid.
+// wouldFailAgain reports whether a restart certainly fails again. After invalid input data it may
+// succeed: the next data can be valid.
 func (s *supervisor) wouldFailAgain(exit int) bool {
 	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.imageRejected
 }

@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// readVersionCounter returns the number in the file of -version-counter, 0 if no image has run yet.
+// readVersionCounter returns the number in the file of -version-counter, 0 if there is no file.
 func readVersionCounter(path string) (uint32, error) {
 	if path == "" {
 		return 0, nil

@@ -20,8 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tests -key, -at-least and -version-counter.
-
 // failingListing describes an image whose sequence main fails and whose sequence good succeeds.
 const failingListing = `lightmetal 1
 device edu 1234:11e8 bar0 1MiB

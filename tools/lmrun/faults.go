@@ -17,7 +17,7 @@ import (
 
 const (
 	newFaultFileSlots = 64
-	maxFaultSlots     = 4096 // further ones are not used
+	maxFaultSlots     = 4096 // more slots of a large file are not used
 )
 
 // faultRecorder writes one entry to the file of -faults if lmrun fails. A regular file or a block
@@ -26,7 +26,7 @@ const (
 type faultRecorder struct {
 	path         string // empty: record nothing
 	fd           int    // positioned at the slot for the new entry
-	hasSlots     bool   // the file is no character device
+	hasSlots     bool   // false for a character device
 	entry        faultlog.Entry
 	configSpaces []hal.Port // of each device; nil: cannot be read
 }
@@ -90,7 +90,7 @@ func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
 		return err
 	}
 	slots := size / faultlog.EntryBytes
-	if isRegular { // its end may be cut off
+	if isRegular { // its last slot may be incomplete
 		slots = max(newFaultFileSlots, (size+faultlog.EntryBytes-1)/faultlog.EntryBytes)
 	}
 	slots = min(slots, maxFaultSlots)
@@ -156,7 +156,7 @@ func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
 }
 
 // readErrorRegisters stores the address and error registers of the device of the failed command, or
-// of the first device. It must precede closing.
+// of the first device. It must precede the closing of devices.
 func (r *faultRecorder) readErrorRegisters(devices []hal.Device, view *fbs.View, end *outcome) {
 	if end.err == nil || r.configSpaces == nil {
 		return

@@ -24,8 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tests the entries that -faults writes.
-
 // newFaultFileBytes is the size of a file that lmrun creates.
 const newFaultFileBytes = newFaultFileSlots * faultlog.EntryBytes
 
@@ -265,7 +263,7 @@ func TestLargeFileUsesOnlyItsFirstSlots(t *testing.T) {
 	}
 }
 
-// otherData has files in which each slot but one begins with zeros, or with one of lmrun -faults.
+// otherData returns files with data that lmrun -faults did not write, some of them in one slot.
 func otherData(t *testing.T) map[string][]byte {
 	t.Helper()
 	gpt, partitions, last := make([]byte, 64<<10), make([]byte, 64<<10), make([]byte, 64<<10)
@@ -453,7 +451,8 @@ func TestTerminalLineGetsTheBytesOfAnEntry(t *testing.T) {
 	}
 }
 
-// TestDeviceWithoutASizeGetsAnEntryWithoutANumber uses /dev/null, which has no size, as /dev/pmsg0.
+// TestDeviceWithoutASizeGetsAnEntryWithoutANumber uses /dev/null, which has no size, like
+// /dev/pmsg0.
 func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
 	var r faultRecorder
 	view := lmbtest.View(t, lmbtest.File(t, failingListing))
@@ -495,8 +494,8 @@ func TestAdvancedErrorReportingIsFoundAfterOtherCapabilities(t *testing.T) {
 	}
 }
 
-// TestErrorRegistersOfTheFailedDeviceAreRecorded of the device that the failed command accesses, of
-// two, and of the first one if no command has failed.
+// TestErrorRegistersOfTheFailedDeviceAreRecorded has two devices. The failed device is that of the
+// failed command, or the first if no command has failed.
 func TestErrorRegistersOfTheFailedDeviceAreRecorded(t *testing.T) {
 	space := fakeConfigSpace{0: 0x401e1e52, 4: 0x20100406, 0x100: 0x0002_0001}
 	for i := range uint32(10) {

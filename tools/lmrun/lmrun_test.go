@@ -65,7 +65,6 @@ func childCommand(t *testing.T, variable, value string, args ...string) *exec.Cm
 	return c
 }
 
-// runLmrun runs lmrun in a child process.
 func runLmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	t.Helper()
 	c := childCommand(t, runnerVariable, "1", args...)
@@ -199,7 +198,7 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 	}
 }
 
-// TestCheckWarnsOfAMissingSafe uses a misspelt one, whose name the warning must contain.
+// TestCheckWarnsOfAMissingSafe has a sequence with a misspelt name, which the warning must contain.
 func TestCheckWarnsOfAMissingSafe(t *testing.T) {
 	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
 	image := assembleFile(t, edu+"main:\n  write.4 r+0x4 0x1\nsave:\n  write.4 r+0x4 0x0\n")

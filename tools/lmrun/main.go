@@ -40,11 +40,11 @@ type outcome struct {
 	result          runtime.Result
 	ignoredFailures uint64 // of all sequences other than `safe`
 
-	imageID string // of fbs.View.ID; empty: the image is not valid
+	imageID string // from fbs.View.ID; empty: no valid image was opened
 	warning string // of -check; empty: none
 
-	runs          uint64 // completed ones
-	totalRunNs    int64  // of completed runs, as the two below
+	runs          uint64 // that were completed
+	totalRunNs    int64  // of the completed runs, as are the two below
 	shortestRunNs int64
 	longestRunNs  int64
 }

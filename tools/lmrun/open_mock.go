@@ -17,7 +17,6 @@ func init() {
 	parseDeviceName = wrapToAcceptMocks(hal.ParseDeviceName)
 }
 
-// deviceByNameFunc is the type of hal.Open and hal.ParseDeviceName.
 type deviceByNameFunc = func(name string) (hal.Device, error)
 
 // wrapToAcceptMocks makes a function also accept mock:BOARD, or BOARD alone.

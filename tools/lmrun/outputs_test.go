@@ -180,7 +180,6 @@ func makeFrameFiles(t *testing.T) (dir, in, out string) {
 // newOutput is the result of a run with the input file of makeFrameFiles.
 var newOutput = append(bytes.Repeat([]byte{3}, frameBytes), 7, 0, 0, 0)
 
-// fileNames returns the names of the files in a directory.
 func fileNames(t *testing.T, dir string) string {
 	t.Helper()
 	var names []string

@@ -11,7 +11,7 @@ import (
 )
 
 // planRuns checks that the options match the image, and that no output would overwrite another file
-// of this lmrun. It opens nothing, so that -check needs no device.
+// of this lmrun. It opens no device, so that -check needs none.
 func planRuns(view *fbs.View, o args.Options) (f *runLoop, err error) {
 	f = &runLoop{view: view, runTimeLimitNs: o.DeadlineNs}
 	view.TimeLimitUs = uint64(o.MaxSequenceNs) / 1000
@@ -111,8 +111,8 @@ func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	return max(run, before) + after + safe
 }
 
-// maxSequenceUs returns the longest time that a sequence can take, with the time until it notices a
-// signal and the limit; 0 if the index is -1.
+// maxSequenceUs returns the longest time that a sequence takes after a signal: its worst case or
+// limitNs, and the time until it notices signal and limit. It is 0 if the index is -1.
 func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0

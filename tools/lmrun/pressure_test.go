@@ -15,8 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file runs frames next to a program that takes all memory.
-
 // makeMemoryGroup creates a control group whose processes may use `limit` bytes of memory and no
 // swap, with either version of control groups, and returns its directory. If this is impossible, it
 // skips the test.

@@ -169,15 +169,15 @@ func (r *ring) attach(isWriter bool) error {
 	return nil
 }
 
-// slotStride returns the distance between two slots.
+// slotStride returns the bytes from the start of one slot to that of the next.
 func (r *ring) slotStride() uint64 {
 	return (r.dataBytes + slotAlignBytes - 1) &^ (slotAlignBytes - 1)
 }
 
 func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.slotStride() }
 
-// mismatchError is for a ring that does not fit the tensor or the file. go:noinline makes the
-// program smaller.
+// mismatchError is for a ring that does not fit the tensor or the file. Inlining would enlarge the
+// program.
 //
 //go:noinline
 func (r *ring) mismatchError(reason string) error {
@@ -185,7 +185,8 @@ func (r *ring) mismatchError(reason string) error {
 		"; remove the file to get a new ring")
 }
 
-// notRingError is for another file, which lmrun leaves unchanged.
+// notRingError is for another file, which lmrun leaves unchanged. Inlining would enlarge the
+// program.
 //
 //go:noinline
 func (r *ring) notRingError(reason string) error {

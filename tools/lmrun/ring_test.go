@@ -1,7 +1,5 @@
 package main
 
-// This file tests rings in shared memory.
-
 import (
 	"bytes"
 	"encoding/binary"

@@ -198,7 +198,6 @@ func frameData(n int) (inputs, results []byte) {
 	return inputs, results
 }
 
-// makeFIFO creates a named pipe and returns its path.
 func makeFIFO(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
@@ -208,7 +207,6 @@ func makeFIFO(t *testing.T) string {
 	return path
 }
 
-// writeInBackground writes data into a pipe in a goroutine.
 func writeInBackground(path string, data []byte) { go func() { _ = os.WriteFile(path, data, 0) }() }
 
 // readInBackground reads a pipe to its end in a goroutine, which sends the data to a channel.

@@ -151,9 +151,9 @@ const (
 	streamPauseNs    = 50_000 // after each further attempt
 )
 
-// transfer reads an input or writes an output. It ends early, without an error, if the other end is
-// closed. After a signal it does not wait: for an output that is an error, because the results of
-// the run are lost.
+// transfer reads an input or writes an output. An input ends early, without an error, if the other
+// end is closed. After a signal, transfer does not wait: for an output that is an error, because
+// the results of the run are lost.
 func (s *tensorStream) transfer(data []byte) (n int, err error) {
 	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
@@ -214,7 +214,8 @@ func (f *runLoop) receiveInputs() (ended bool, err error) {
 }
 
 // finishRun writes the results to all per-run outputs, and then hands over the slots of all rings.
-// If it is killed before that, a restarted lmrun finds the same inputs and repeats the run.
+// If it is killed before that, a restarted lmrun finds the same inputs in the rings, and repeats
+// the run. Inputs from pipes are lost.
 func (f *runLoop) finishRun() (err error) {
 	defer f.recoverPanic(&err)
 	if err = f.writeOutputs(true); err != nil {

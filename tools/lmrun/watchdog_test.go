@@ -12,8 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tests the watchdog.
-
 // TestFileThatIsNotAWatchdogIsRejected also checks that the file is not changed, and that lmrun
 // does not wait for the reader of a pipe.
 func TestFileThatIsNotAWatchdogIsRejected(t *testing.T) {

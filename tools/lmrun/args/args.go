@@ -183,7 +183,7 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration stores a time. Only -deadline reaches maxNs, which is 1h as the message says; that of
+// setDuration stores a time. Only -deadline can exceed its maxNs, the 1h of the message: that of
 // -longest is the limit of ParseDuration.
 func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	ns := ParseDuration(value)

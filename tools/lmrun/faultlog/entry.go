@@ -10,7 +10,7 @@ import (
 
 const EntryMagic = 0x31544c5541464d4c // "LMFAULT1", little-endian
 
-// EntryBytes is the size of a disk's sector, so that an interrupted write damages no other entry.
+// EntryBytes is a sector of a disk, so that an interrupted write damages no other entry.
 const EntryBytes = 512
 
 const checksumOffset = EntryBytes - 4
@@ -38,7 +38,7 @@ var (
 	_ [EntryBytes]byte     = [unsafe.Sizeof(Entry{})]byte{}
 )
 
-// Bytes returns the entry's memory.
+// Bytes returns the entry's memory, not a copy.
 func (e *Entry) Bytes() []byte { return (*[EntryBytes]byte)(unsafe.Pointer(e))[:] }
 
 // ComputeChecksum returns what Checksum must be.

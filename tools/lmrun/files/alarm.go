@@ -15,9 +15,9 @@ type sigevent struct {
 
 const notifyThread = 4 // SIGEV_THREAD_ID
 
-// startAlarm makes SIGALRM interrupt system calls of this thread again and again: the wait of
-// open(2) for the other end of a FIFO must end if a stop signal arrived just before, or interrupted
-// another thread: after a system call, Go may continue a goroutine on another one.
+// startAlarm makes SIGALRM interrupt the system calls of this thread every 50 ms. open(2) of a FIFO
+// waits for the other end, even if a stop signal arrived just before, or on another thread: Go may
+// continue a goroutine on another thread after a system call.
 func startAlarm() (timer uintptr) {
 	event := sigevent{signal: int32(unix.SIGALRM), notify: notifyThread,
 		thread: int32(unix.Gettid())}

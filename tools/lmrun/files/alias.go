@@ -7,8 +7,8 @@ import (
 )
 
 // RejectAliases returns an error if an output is the same file as an input or another output, even
-// by links. Pipes and character devices are exempt. The path "-" is standard input or output. It
-// must precede the opening of outputs.
+// by links. Pipes and character devices are exempt. The path "-" is standard input or output. Call
+// it before outputs are opened.
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		output, ok := identityOf(path)
@@ -39,7 +39,7 @@ type fileIdentity struct {
 	name          string
 }
 
-// identityOf returns false for a type that is not compared, and if the directory cannot be opened.
+// identityOf returns false for a pipe or character device, and if the directory cannot be opened.
 func identityOf(path string) (identity fileIdentity, ok bool) {
 	if IsStdout(path) {
 		return fileIdentity{name: "-"}, true

@@ -1,5 +1,4 @@
-// Package files opens the inputs and writes the outputs of lmrun, lm and the other tools, which
-// write files in no other way.
+// Package files opens the inputs and writes the outputs of lmrun, lm and the other tools.
 //
 // A regular file is replaced completely or not at all: the data go to a temporary file with a
 // random name in the same directory, which is synced to the disk and renamed; then the directory is

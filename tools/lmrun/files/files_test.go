@@ -34,7 +34,6 @@ func checkFileNames(t *testing.T, dir, want string) {
 	}
 }
 
-// checkContents checks the text in a file.
 func checkContents(t *testing.T, path, want string) {
 	t.Helper()
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {

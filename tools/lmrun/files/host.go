@@ -30,7 +30,7 @@ func Create(path string, mode uint32) (*Output, error) {
 	return nil, hal.FileFault(path, err)
 }
 
-// Write writes and commits a file that open, which is OpenToReplace or Create, opens.
+// Write writes and commits a file. `open` is OpenToReplace or Create.
 func Write(path string, data []byte, mode uint32,
 	open func(path string, mode uint32) (*Output, error)) error {
 	f, err := open(path, mode)

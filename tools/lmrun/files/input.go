@@ -9,8 +9,8 @@ import (
 )
 
 // OpenInput opens a file for reading, with additional flags of open(2). The path "-" is standard
-// input. It waits for the writer of a FIFO, unless flags has O_NONBLOCK. stream is true for a pipe,
-// a socket or a character device.
+// input. It waits for the writer of a FIFO, unless flags has O_NONBLOCK. `stream` is true for a
+// pipe, a socket or a character device.
 func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	var status unix.Stat_t
 	if path == "-" {
@@ -40,8 +40,7 @@ func openStdio(fdNumber, flags int) (fd int, err error) {
 		return -1, hal.NewFault(hal.Usage, reason)
 	}
 	if err == nil && isStream(&status) {
-		// Without O_NONBLOCK, openAt would wait forever if the other end of a pipe is closed
-		// already.
+		// Without O_NONBLOCK, openAt would wait forever if the other end of a pipe is closed.
 		path := "/proc/self/fd/" + string(rune('0'+fdNumber))
 		if fd, err = openAt(unix.AT_FDCWD, path, flags|unix.O_NONBLOCK, 0); err == nil {
 			return fd, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
@@ -73,7 +72,7 @@ func isStream(status *unix.Stat_t) bool {
 // have a handler for SIGALRM.
 var StopRequested *atomic.Uint32
 
-// openAt repeats openat(2) after an interruption by a signal, unless a stop is requested.
+// openAt opens with an alarm: without it, a stop could not end the wait for a FIFO's other end.
 func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) {
 	for {
 		timer := startAlarm()

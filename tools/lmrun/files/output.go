@@ -70,7 +70,8 @@ func fileChangedError(path string) error {
 	return hal.JoinFault(hal.IO, "cannot replace ", path, reason)
 }
 
-// createTemp creates the temporary file beside the file with the status existing (zero: none).
+// createTemp creates the temporary file. `existing` is the status of the file that it will replace,
+// or zero.
 func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
@@ -147,8 +148,8 @@ const (
 	tempSuffix = ".part"
 )
 
-// tempName returns a dot, the output's name, a dot, random digits, which no other process can
-// guess, and tempSuffix.
+// tempName returns a dot, the output's name, cut if it is long, a dot, random digits, which no
+// other process can guess, and tempSuffix.
 func tempName(name string) (string, error) {
 	const maxNameBytes = 200 // Linux limits a base name to 255 bytes
 	var random [8]byte

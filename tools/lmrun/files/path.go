@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// followLinks follows symbolic links to a file that is not a link. It returns an open descriptor of
-// its directory and its base name, and its status if it exists.
+// followLinks follows symbolic links to a path that is no link. It returns an open descriptor of
+// its directory, its base name, and if the file exists its status.
 func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err error) {
 	const maxLinks = 40 // as in Linux
 	var target [unix.PathMax]byte
 	baseFD := unix.AT_FDCWD
 	for range maxLinks + 1 {
-		// The descriptor stays that of this directory if another process renames it.
+		// The descriptor stays valid if another process renames the directory.
 		dirFD, name, err = openParent(baseFD, path)
 		closeDir(baseFD)
 		if err != nil {

@@ -68,6 +68,8 @@ func AppendEscaped(safe []byte, destination Destination, text []byte) []byte {
 
 const digits = "0123456789abcdef"
 
+// Inlining would enlarge the program.
+//
 //go:noinline
 func appendEscape(text []byte, unit rune) []byte {
 	text = append(text, `\u`...)
