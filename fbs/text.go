@@ -83,8 +83,6 @@ func IsPlainText(text []byte) bool {
 
 // IsSequenceName reports whether a sequence may have the name: printable ASCII without blanks, so
 // that no name looks like `safe`.
-//
-//go:noinline
 func IsSequenceName(name []byte) bool {
 	for _, b := range name {
 		if b <= ' ' || b >= 0x7f {

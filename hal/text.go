@@ -1,9 +1,6 @@
 package hal
 
-import (
-	"strconv"
-	"unsafe"
-)
+import "strconv"
 
 // FormatPCIID returns hex text such as "1e52:401e".
 func FormatPCIID(vendor, device uint16) string {
@@ -38,7 +35,3 @@ func Cut(s string, separator byte) (before, after string) {
 	}
 	return s, ""
 }
-
-// TextOf returns the bytes as a string, without a copy. The bytes must not change while the string
-// is in use.
-func TextOf(bytes []byte) string { return unsafe.String(unsafe.SliceData(bytes), len(bytes)) }

@@ -105,6 +105,10 @@ var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
+// TextOf returns the bytes as a string, without a copy. The bytes must not change while the string
+// is in use.
+func TextOf(bytes []byte) string { return unsafe.String(unsafe.SliceData(bytes), len(bytes)) }
+
 // command is for the assembly: go_asm.h has the offsets of fields only for types of this package,
 // such as command_Window. fbs/layout.go checks the offsets at compile time.
 type command fbs.Command

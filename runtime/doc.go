@@ -45,8 +45,8 @@
 // table of the addresses of windows, and one of payload and tensors. The Write has an index in the
 // first table, but a Relocate stores the bus address of a window, and a Point programs a TLB
 // window: Load writes their values into a copy of the commands. Replay.Input returns the arena's
-// bytes of an input, into which lmrun reads a file before each run (tools/lmrun/stream.go; opening
-// it: tools/lmrun/files).
+// bytes of an input, into which lmrun reads: a file once, a pipe before each run
+// (tools/lmrun/stream.go; opening it: tools/lmrun/files).
 //
 // Freeze (freeze.go) locks commands and arena into memory and turns Go's garbage collector off
 // (golang.go, or golang_debug.go with -tags nolinkname). LockMemory (lock.go) locks the rest. After
