@@ -165,7 +165,8 @@ func (c *commandChecker) describeInvalidWidth(m *Command) string {
 	if m.Width&allWidths == 0 || !hasAtMostOneBit(m.Width) {
 		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
 	}
-	return Text("width %d is not accepted by ", uint64(m.Width)) + c.describePlace(m)
+	return Text("width %d is not accepted by ", uint64(m.Width)) + c.describePlace(m) +
+		"; use another width"
 }
 
 func (c *commandChecker) describeRejectedTraits(m *Command, traits accessTraits) string {

@@ -123,8 +123,8 @@ func (c *commandChecker) checkMovedOffset(m *Command, moved Command,
 func (c *commandChecker) checkMovedValue(m *Command, moved Command,
 	largest uint64) (problem string) {
 	if movableValues>>moved.Opcode&1 == 0 {
-		return "a value moves only in a write, relocate, fill or expect, which must be the next " +
-			"command, or follow a with of mode 2 (offset)"
+		return "a write, relocate, fill or expect must follow a with of mode 1 (value); only a " +
+			"with of mode 2 (offset) may stand between"
 	}
 	bits := WidthMask(moved.Width)
 	switch moved.Opcode {

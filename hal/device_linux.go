@@ -40,9 +40,9 @@ type backend interface {
 	acquireDevice() error
 	// mapBarRange may ignore writeCombining, and map uncached.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDMA returns the bus address of `mem`, which consists of complete pages: `fixedBus` if
-	// that is not 0. It fails if the kernel could move a page during DMA. The kernel does not move
-	// huge pages.
+	// mapForDMA returns the address at which the device reaches `mem`, whole pages: the bus
+	// address, or with tt the address on the NoC. A `fixedBus` that is not 0 asks for that address.
+	// It fails if the kernel could move a page during DMA. The kernel does not move huge pages.
 	mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
 	// mapForPeer implements AssignBusAddress. `owner` has the same backend.
 	mapForPeer(a *Aperture, owner *device) error

@@ -22,8 +22,8 @@ type BlockPort interface {
 	CopyOut(offset uint64, data []byte) Code
 }
 
-// NewAperture returns an aperture whose accesses go to `port`, for every command. `tlbWindow` is -1
-// if the window is no Tlb window.
+// NewAperture returns an aperture on which every command works through `port`; on configuration
+// space only an Expect does. `tlbWindow` is -1 if the window is no Tlb window.
 func NewAperture(port Port, size uint64, tlbWindow int) Aperture {
 	// Here and not in each command: the conversion may allocate.
 	block, _ := port.(BlockPort)

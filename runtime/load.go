@@ -73,8 +73,10 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
+func formatSubsystem(id uint32) string { return hal.FormatPCIID(uint16(id), uint16(id>>16)) }
+
 // explainMismatch returns "" if the image fits the device `got`, else for example "is for subsystem
-// 0x1, but pci:... has 0x2".
+// 1af4:1100, but pci:... has 1af4:1101".
 func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
 	want := &view.Devices[device]
 	switch {
@@ -83,8 +85,8 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 			hal.FormatPCIID(want.Vendor, want.Device) + "), but " + got.Name + " is " +
 			hal.FormatPCIID(got.Vendor, got.Device)
 	case want.Subsystem != 0 && got.Subsystem != want.Subsystem:
-		return fbs.Text("is for subsystem %x, but ", uint64(want.Subsystem)) + got.Name +
-			fbs.Text(" has %x", uint64(got.Subsystem))
+		return "is for subsystem " + formatSubsystem(want.Subsystem) + ", but " + got.Name +
+			" has " + formatSubsystem(got.Subsystem)
 	}
 	for bar, size := range want.MinBarSizes() {
 		// The size of a BAR without an address is unknown; Map explains the remedy.
@@ -311,7 +313,7 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 			at = fbs.Text("tiles %d,%d to ", uint64(tiles.XStart), uint64(tiles.YStart)) + at
 		}
 		return r.commandFault(code, index, "the device's TLB windows cannot point to "+at+
-			fbs.Text(" at address %x", c.Value))
+			fbs.Text(" at address %x; change the point command", c.Value))
 	}
 	if registers != 0 {
 		*c = *encoded

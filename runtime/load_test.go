@@ -202,7 +202,7 @@ func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
 		{"another device", store, any, mock.New(&boards.Edu), hal.WrongDevice,
 			"it is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
 		{"another subsystem", subsystem, any, ivshmem, hal.WrongDevice,
-			"it is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
+			"it is for subsystem 1af4:1100, but mock:ivshmem has 1af4:1101"},
 		{"a smaller BAR", store, any, small, hal.WrongDevice,
 			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
 		{"a BAR without an address", store, any, unassignedBAR{ivshmem}, hal.NoDevice,

@@ -29,8 +29,8 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// executeAndRecover does not call callAndRecover, because the analysis of what a run can call
-// (tools/check/house) follows only direct calls.
+// executeAndRecover does not call callAndRecover: the analysis of what a run can call
+// (tools/check/coverage/reach) cannot follow a function value.
 func (r *Replay) executeAndRecover(sequence int) (code hal.Code, recovered hal.Panic) {
 	defer hal.Recover(hal.SetPanicOnFault(true), &recovered)
 	r.walk.Budget = r.budgetUs

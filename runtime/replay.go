@@ -40,7 +40,7 @@ type Replay struct {
 	safeSequence  int // -1: the image has none
 
 	hasStartedDMA   bool
-	disabled        bool // a run has failed, or Close was called: all later runs fail
+	disabled        bool // a run or StartDMA has failed, or Close was called: all later runs fail
 	walk            hal.Walk
 	modifyWalk      hal.Walk       // executes the store of a Modify
 	scratchCommands [2]fbs.Command // the first is a Modify's store, or used in encodePoint

@@ -25,10 +25,8 @@ func (BaseDevice) ProgramWindow(*hal.Aperture, fbs.TileRoute, uint64) hal.Code {
 // AssignBusAddress keeps the bus address.
 func (BaseDevice) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
 
-// SetBusMaster does nothing.
 func (BaseDevice) SetBusMaster(bool) error { return nil }
 
-// EnableVectors does nothing.
 func (BaseDevice) EnableVectors(gen.InterruptKind, uint16) error { return nil }
 
 // Alive returns true.
@@ -37,7 +35,6 @@ func (BaseDevice) Alive() bool { return true }
 // Diagnose returns OK.
 func (BaseDevice) Diagnose() hal.Code { return hal.OK }
 
-// Close does nothing.
 func (BaseDevice) Close() error { return nil }
 
 // GoneUnlessAlive returns OK if the device is alive, otherwise DeviceGone. It serves as Diagnose of

@@ -12,9 +12,9 @@ import (
 // data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Of their registers, host programs
 // read only the id of the tile.
 const (
-	dramNIUs = 0x1_0008_0000            // Wormhole, DRAM tile: first of its six network interfaces
-	dramNIU  = 0x8000                   // bytes of one network interface of a DRAM tile
-	dramLast = dramNIUs + 6*dramNIU - 1 // last byte of the sixth network interface
+	dramNIUs    = 0x1_0008_0000                // Wormhole, DRAM tile: first of its six network interfaces
+	dramNIUSize = 0x8000                       // bytes of one network interface of a DRAM tile
+	dramLast    = dramNIUs + 6*dramNIUSize - 1 // last byte of the sixth network interface
 
 	arcNIU0 = 0x50000       // ARC tile, NoC 0: offset from arcRegisters
 	arcNIU1 = 0x58000       // ARC tile, NoC 1: offset from arcRegisters
@@ -56,7 +56,7 @@ func (g *Tiles) interfaceAt(k chips.TileKind, address uint64) (noc int, offset u
 	case k == chips.Ethernet && address >= niu0 && address < niu1+niuSize:
 		return int((address - niu0) / niuSize), (address - niu0) % niuSize, true
 	case k == chips.DRAM && !wide && address >= dramNIUs && address <= dramLast:
-		return int((address - dramNIUs) / dramNIU % 2), address % dramNIU, true
+		return int((address - dramNIUs) / dramNIUSize % 2), address % dramNIUSize, true
 	case k == chips.ARC && arc >= arcNIU0 && arc < arcNIU0+0x1000:
 		return 0, arc - arcNIU0, true
 	case k == chips.ARC && arc >= arcNIU1 && arc < arcNIU1+0x1000:

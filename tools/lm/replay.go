@@ -104,10 +104,9 @@ func (f *replayFlags) defineChecks(flags *pflag.FlagSet) {
 		"compare every output with its golden data; runs after the first have the same inputs, so "+
 			"they would also pass with old results, see --check-fresh")
 	flags.BoolVar(&f.checkFresh, "check-fresh", false,
-		"with --loop N: give each run other random inputs, except those of --input, run the "+
-			"sequence of --before again, and the sequence once more with the inputs of run N; "+
-			"fail if an output of run N is another one then, or if none differs from that "+
-			"of run N-1")
+		"with --loop N: give each run new random inputs, except those of --input; then run "+
+			"the sequence of --before again, and repeat run N; fail if the repeat has another "+
+			"output than run N, or if all outputs of run N are those of run N-1")
 }
 
 // outcome is the result of lm replay, which --json prints.

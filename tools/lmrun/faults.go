@@ -110,7 +110,8 @@ func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
 }
 
 // findSlot returns the slot after the newest entry, and numbers the new entry. The data are foreign
-// if a slot neither contains only zeros nor begins with EntryMagic, as an interrupted entry does.
+// if a slot is neither all zeros nor begins with EntryMagic. An entry whose write was interrupted
+// still begins with it.
 func (r *faultRecorder) findSlot(slots int64) (slot int64, isForeign bool, err error) {
 	newest := uint64(0)
 	for i := range slots {

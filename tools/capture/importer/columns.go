@@ -109,7 +109,7 @@ func (c *repetitionDiff) addNote(format string, a ...any) {
 func (c *repetitionDiff) classify() {
 	for i := range c.pieces {
 		if p := &c.pieces[i]; p.differs != nil && p.op != stepStore && p.op != stepLoad {
-			c.rejectFixed(p)
+			c.rejectVarying(p)
 		}
 	}
 	c.findBufferStarts()
@@ -139,8 +139,8 @@ func (c *repetitionDiff) hasRole(role string) bool {
 	return c.candidate.hasRole(role)
 }
 
-// rejectFixed rejects a difference in a command that must be the same in each repetition.
-func (c *repetitionDiff) rejectFixed(p *piece) {
+// rejectVarying is for a command that must be the same in each repetition.
+func (c *repetitionDiff) rejectVarying(p *piece) {
 	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.placeText()}
 	switch p.op {
 	case stepRelocate:

@@ -99,7 +99,7 @@ func (f *pollDetector) waitForCounters(out *passResult) {
 		if out.summary != "" {
 			out.summary += "; "
 		}
-		out.summary += english.Count(polls, "poll") + " until a counter has reached a value"
+		out.summary += english.Count(polls, "poll") + " wait until a counter has reached a value"
 	}
 	if len(likely) > 0 {
 		c := likely[0]

@@ -49,7 +49,7 @@ func TestPollsOfACounterCauseAWarningUnlessAFlagChangesThem(t *testing.T) {
 			if got := hasWarning(report, reachedWarning); got != c.warns {
 				t.Errorf("warned: %v, want %v; warnings %v", got, c.warns, report.Warnings)
 			}
-			const counted = "3 polls until a counter has reached a value"
+			const counted = "3 polls wait until a counter has reached a value"
 			summary := passSummary(report, "fold")
 			if got := strings.Contains(summary, counted); got == c.warns {
 				t.Errorf("summary of the pass fold: %q contains %q: %v, want %v", summary, counted,

@@ -223,7 +223,8 @@ func (f *ringFinder) findRuns() (list []runs.Run) {
 	return list
 }
 
-// breaker returns the wait that ends a run, or begins it, if its period has no such wait.
+// breaker returns the wait right after a run, or else right before it, that the run's period lacks;
+// zero: none.
 func (f *ringFinder) breaker(r runs.Run) (key chunkKey) {
 	for _, at := range []int{r.End(), r.Start - 1} {
 		if at < 0 || at >= len(f.chunks) {

@@ -274,8 +274,8 @@ func (r *recording) reportOverLimit(bus, size, total uint64) {
 		"which is %d bytes%s", bus, size, total, r.options.HostMemoryLimit, more)
 }
 
-// retireReplaced retires the ranges at bus addresses that get other memory. It reports those that
-// another device may still reach.
+// retireReplaced retires the ranges at bus addresses that get other memory. It reports a
+// range of another process, and one that is replaced only in part: a device may still reach it.
 func (r *recording) retireReplaced(t *thread, start, size, bus uint64) {
 	h, last := &r.hostMemory, bus+size-1
 	from, to := h.overlapping(bus, last)

@@ -115,16 +115,16 @@ type history struct {
 	failed Mismatch // the first of them
 	last   uint64   // loaded by the check before
 	moved  bool     // a check that does not hold loaded something else than the check before
-	// rises: each check wants at least what the check before it wanted, and its load had reached
-	// that; risen: one wanted more
-	rises, risen bool
-	wanted       uint64
+	// each check wants at least what the check before it wanted, and its load had reached that
+	neverFell bool
+	rose      bool // a check wants more than the check before it
+	wanted    uint64
 }
 
 func (h *history) add(c *fbs.Command, m Mismatch, holds bool) {
 	reached := gen.Condition(c.Mode) == gen.ConditionEqual && (m.Got-m.Want)&m.Mask <= m.Mask>>1
-	h.rises = reached && (h.checks == 0 || h.rises && m.Want >= h.wanted)
-	h.risen = h.risen || h.checks > 0 && m.Want > h.wanted
+	h.neverFell = reached && (h.checks == 0 || h.neverFell && m.Want >= h.wanted)
+	h.rose = h.rose || h.checks > 0 && m.Want > h.wanted
 	if !holds {
 		if h.differ++; h.differ == 1 {
 			h.failed = m
@@ -143,7 +143,7 @@ func (h *history) flags() (flag string, other []string) {
 		return "", nil
 	case !h.first.exact:
 		return "ignore", nil
-	case h.rises && h.risen:
+	case h.neverFell && h.rose:
 		return "reached", []string{"ignore", "wait"}
 	case !h.moved:
 		return "wait", []string{"ignore"}

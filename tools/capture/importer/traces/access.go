@@ -74,7 +74,6 @@ const (
 	progressBytes = 1 << 20 // bytes between two calls of Source.Progress
 )
 
-// lineReader reads the lines of a trace and counts them.
 type lineReader struct {
 	r    io.Reader
 	line int // number of the current line
