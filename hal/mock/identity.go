@@ -12,7 +12,7 @@ import (
 // data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Of their registers, host programs
 // read only the id of the tile.
 const (
-	dramNIUs    = 0x1_0008_0000                // Wormhole, DRAM tile: first of its six network interfaces
+	dramNIUs    = 0x1_0008_0000                // Wormhole, DRAM tile: first of six network interfaces
 	dramNIUSize = 0x8000                       // bytes of one network interface of a DRAM tile
 	dramLast    = dramNIUs + 6*dramNIUSize - 1 // last byte of the sixth network interface
 

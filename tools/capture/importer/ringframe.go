@@ -196,7 +196,8 @@ func (w *ringWriter) move(c lmb.Command) error {
 			var ok bool
 			if part, ok = split(&c, next); !ok {
 				return traces.TraceError(0, "%s+0x%x of the frame is one access, but a ring "+
-					"covers only some of its bytes; change BEGIN..END of --ring", w.windows[c.Window].Name, c.Offset)
+					"covers only some of its bytes; change BEGIN..END of --ring",
+					w.windows[c.Window].Name, c.Offset)
 			}
 		}
 		if isWord {
