@@ -12,9 +12,9 @@ import (
 // data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Of their registers, host programs
 // read only the id of the tile.
 const (
-	dramNIUs    = 0x1_0008_0000                // Wormhole, DRAM tile: first of six network interfaces
-	dramNIUSize = 0x8000                       // bytes of one network interface of a DRAM tile
-	dramLast    = dramNIUs + 6*dramNIUSize - 1 // last byte of the sixth network interface
+	dramNIUs    = 0x1_0008_0000                // Wormhole, DRAM tile: the first of six
+	dramNIUSize = 0x8000                       // bytes of one
+	dramLast    = dramNIUs + 6*dramNIUSize - 1 // last byte of the sixth
 
 	arcNIU0 = 0x50000       // ARC tile, NoC 0: offset from arcRegisters
 	arcNIU1 = 0x58000       // ARC tile, NoC 1: offset from arcRegisters
