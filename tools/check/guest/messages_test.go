@@ -56,7 +56,7 @@ func textsOfTarget(t *testing.T) (texts []string) {
 // valuePattern matches a value between the texts of a message: a number, a window, an opcode, a
 // path, or the name of a sequence in the images of scenarios.
 var valuePattern = regexp.MustCompile(`^(0x[0-9a-f]+|\d+|w\d+|(expect|compare|copy)\.\d|` +
-	`/[\w./-]+|main|init|frame|safe|unmet|waits|differs)$`)
+	`/[\w./-]+|main|init|frame|safe|unmet|waits|differs-(early|late))$`)
 
 // isMessage reports whether a text can be a part of a message of the target. It can if it consists
 // of texts of the target and values. It may start and end in the middle of such a text.
