@@ -31,22 +31,23 @@
 // copies it into private memory, where no process can change the Write. The rest is the payload,
 // the data. Inspect (inspect.go) lets the caller check a signature now.
 //
-// Verify (file.go, fbs/view.go) checks the tables, one of which lists the windows (fbs/flat.go,
-// fbs/tables.go), then the commands (fbs/commands.go): it rejects, for example, a Write outside its
-// window, or of a width that the register does not accept (fbs/access.go, by the rules of package
-// boards), and computes the longest time of each sequence (fbs/opcodes.go). Last, it copies the
-// default data of inputs, and checks the payload's checksums.
+// Verify (file.go, fbs/view.go, fbs/signature.go) checks the tables, one of which lists the windows
+// (fbs/flat.go, fbs/tables.go), then the commands (fbs/commands.go): it rejects, for example, a
+// Write outside its window, or of a width that the register does not accept (fbs/access.go, by the
+// rules of package boards), and computes the longest time of each sequence (fbs/opcodes.go). Last,
+// it copies the default data of inputs, and checks the payload's checksums.
 //
-// The caller opens the devices: ids and sizes of BARs come from the kernel (hal/sysfs_linux.go),
-// and memory decoding is switched on (hal/config_linux.go). Load (load.go) checks the devices, the
-// longest times and the available memory (memory.go), reserves the arena, and maps the windows
-// (Device.Map: hal/device_linux.go; host memory: hal/hostmem_linux.go; its bus addresses: the file
-// of the backend, such as hal/vfio_linux.go, and hal/outbound_linux.go for tiles). It builds a
-// table of the addresses of windows, and one of payload and tensors. The Write has an index in the
-// first table, but a Relocate stores the bus address of a window, and a Point programs a TLB
-// window: Load writes their values into a copy of the commands. Replay.Input returns the arena's
-// bytes of an input, into which lmrun reads: a file once, a pipe before each run
-// (tools/lmrun/stream.go; opening it: tools/lmrun/files).
+// The caller opens the devices: ids and sizes of BARs come from the kernel (hal/sysfs_linux.go).
+// Load (load.go) checks the devices, the longest times and the available memory (memory.go),
+// reserves the arena, and maps the windows (Device.Map: hal/device_linux.go; host memory:
+// hal/hostmem_linux.go; its bus addresses: the file of the backend, such as hal/vfio_linux.go with
+// hal/vfio_group_linux.go, and hal/outbound_linux.go for tiles). The first Map locks the device and
+// switches memory decoding on (hal/config_linux.go). Load builds a table of the addresses of
+// windows, and one of payload and tensors. The Write (fbs/layout.go) has an index in the first
+// table, but a Relocate stores the bus address of a window, and a Point programs a TLB window: Load
+// writes their values into a copy of the commands. Replay.Input returns the arena's bytes of an
+// input, into which lmrun reads: a file once, a pipe before each run (tools/lmrun/stream.go;
+// opening it: tools/lmrun/files).
 //
 // Freeze (freeze.go) locks commands and arena into memory and turns Go's garbage collector off
 // (golang.go, or golang_debug.go with -tags nolinkname). LockMemory (lock.go) locks the rest. After

@@ -164,10 +164,11 @@ func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Optio
 	if r.Warnings != "" {
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
+	f.setReplay(r, devices[0])
 	f.faultRecorder.mapConfigSpaces(devices)
 	err = f.counterUpdate.openNewFile(o.VersionCounterFile, view.Version)
 	if err == nil {
-		err = f.openFiles(r, devices[0])
+		err = f.openFiles()
 	}
 	if err == nil {
 		// Freeze makes Go's runtime open two descriptors; if it cannot, it ends the process without

@@ -30,6 +30,12 @@ type runLoop struct {
 	isSealed            bool
 }
 
+// setReplay also makes signals end the runs.
+func (f *runLoop) setReplay(r *runtime.Replay, clock hal.Device) {
+	f.replay, f.clock = r, clock
+	r.SetStopFlag(&stopRequested)
+}
+
 // runAndCommit executes all runs and writes the output files. After a failure, except of writing
 // these files, `safe` has run: Replay.Run runs it after a failed command.
 func (f *runLoop) runAndCommit(runCount uint64) (end outcome) {

@@ -74,7 +74,8 @@ func planAndOpen(t *testing.T, device, clock hal.Device, line string) (*runLoop,
 	t.Cleanup(func() { r.Close() })
 	f, err := planRuns(view, o)
 	if err == nil {
-		err = f.openFiles(r, clock)
+		f.setReplay(r, clock)
+		err = f.openFiles()
 	}
 	return f, o, err
 }

@@ -41,8 +41,8 @@ type sigaction struct {
 // which it returns: 0 on arm64, where the kernel provides it.
 func signalHandlerAddresses() (handler, restorer uintptr)
 
-// installSignalHandler does not set SA_RESTART: a signal interrupts the sleep of a run, which then
-// applies its new time limit.
+// installSignalHandler does not set SA_RESTART: a signal ends a system call that waits, for example
+// for the other end of a pipe.
 func installSignalHandler() error {
 	handler, restorer := signalHandlerAddresses()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}

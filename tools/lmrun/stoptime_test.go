@@ -129,7 +129,8 @@ func TestReportedStopTimeIsNeverExceeded(t *testing.T) {
 		stopRequested.Store(0)
 		f, err := planRuns(view, o)
 		if err == nil {
-			err = f.openFiles(r, device)
+			f.setReplay(r, device)
+			err = f.openFiles()
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -60,16 +60,14 @@ func (f *runLoop) hasStream(tensor int) bool {
 	return false
 }
 
-// openFiles gives the loop its Replay and clock, and opens inputs, outputs and last the watchdog,
-// whose timeout starts then. It must precede runtime.Seal, which forbids opening files, and the
-// first run, so that a bad path is reported before anything is stored to a device.
-func (f *runLoop) openFiles(r *runtime.Replay, clock hal.Device) (err error) {
+// openFiles opens the inputs and outputs, and last the watchdog, whose timeout starts then. It must
+// precede runtime.Seal, which forbids opening files, and the first run, so that a bad path is
+// reported before anything is stored to a device.
+func (f *runLoop) openFiles() (err error) {
 	defer f.recoverPanic(&err)
-	f.replay, f.clock = r, clock
-	r.SetStopFlag(&stopRequested)
 	for i := range f.streams {
 		s := &f.streams[i]
-		err = s.openOrReadFile(r)
+		err = s.openOrReadFile(f.replay)
 		if s.outputFile != nil {
 			f.outputFiles = append(f.outputFiles, s.outputFile)
 		}
