@@ -59,14 +59,20 @@ step_player() {
 	ensure_c_compiler || skip_step "$missing is not here"
 	ensure_installed clang clang || skip_step "$missing is not here"
 	ensure_installed cppcheck cppcheck || skip_step "$missing is not here"
+	local entry compiler package
+	for entry in "${player_targets[@]}"; do
+		IFS='|' read -r _ compiler package _ <<<"$entry"
+		ensure_installed "$compiler" "$package" || skip_step "$missing is not here"
+	done
 	mkdir -p "$out/_player"
-	check_player_misra & # one thread works for long
-	local misra=$!
-	check_player_compilers
-	check_player_sizes
-	check_player_needs
-	check_player_coverage
-	wait $misra
+	# Each works with one thread, and on files of its own.
+	local check status=0 running=()
+	for check in compilers misra sizes needs coverage; do
+		check_player_$check &
+		running+=($!)
+	done
+	for check in "${running[@]}"; do wait "$check" || status=$?; done
+	return $status
 }
 
 # check_player_compilers compiles the player with all warnings in every configuration, and runs the
@@ -117,10 +123,9 @@ check_player_misra() {
 # check_player_sizes prints code, constants and stack of the player for each target, and fails if a
 # size exceeds its limit or there is writable data.
 check_player_sizes() {
-	local entry name compiler package flags whole untexted replay untiled
+	local entry name compiler flags whole untexted replay untiled
 	for entry in "${player_targets[@]}"; do
-		IFS='|' read -r name compiler package flags whole untexted replay untiled <<<"$entry"
-		ensure_installed "$compiler" "$package" || skip_step "$missing is not here"
+		IFS='|' read -r name compiler _ flags whole untexted replay untiled <<<"$entry"
 		print_player_size "$name" "$compiler" "$flags" "$whole" ""
 		print_player_size "$name, no texts" "$compiler" "$flags" "$untexted" "$player_untexted"
 		print_player_size "$name, replay alone" "$compiler" "$flags" "$replay" "$player_replay"
