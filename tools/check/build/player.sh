@@ -66,13 +66,21 @@ step_player() {
 	done
 	mkdir -p "$out/_player"
 	# Each works with one thread, and on files of its own.
-	local check status=0 running=()
+	local check failures=()
+	local -A running=()
 	for check in compilers misra sizes needs coverage; do
-		check_player_$check &
-		running+=($!)
+		"check_player_$check" >"$out/_player/$check.log" 2>&1 &
+		running[$check]=$!
 	done
-	for check in "${running[@]}"; do wait "$check" || status=$?; done
-	return $status
+	for check in "${!running[@]}"; do
+		if wait "${running[$check]}"; then
+			cat "$out/_player/$check.log"
+		else
+			failures+=("$out/_player/$check.log")
+		fi
+	done
+	# The summary has the last lines of a step that failed.
+	[[ ${#failures[@]} -eq 0 ]] || { cat "${failures[@]}"; return 1; }
 }
 
 # check_player_compilers compiles the player with all warnings in every configuration, and runs the
