@@ -69,14 +69,14 @@ step_player() {
 	local check failures=()
 	local -A running=()
 	for check in compilers misra sizes needs coverage; do
-		"check_player_$check" >"$out/_player/$check.log" 2>&1 &
+		"check_player_$check" >"$out/_player/$check.out" 2>&1 &
 		running[$check]=$!
 	done
 	for check in "${!running[@]}"; do
 		if wait "${running[$check]}"; then
-			cat "$out/_player/$check.log"
+			cat "$out/_player/$check.out"
 		else
-			failures+=("$out/_player/$check.log")
+			failures+=("$out/_player/$check.out")
 		fi
 	done
 	# The summary has the last lines of a step that failed.
