@@ -257,14 +257,21 @@ func (a *tensorAssigner) tensorWithRole(s *step, role gen.Role) (index int, whol
 		}
 		whole = whole && all && inside
 	}
-	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
-		return 0, false, traces.TraceError(int(s.line),
-			"this store to several tiles writes both input %s and input %s; "+
-				"name only one of these inputs",
-			a.tensors[other].Name, a.tensors[index].Name)
+		return 0, false, describeShared(s, &a.tensors[other], &a.tensors[index])
 	}
 	return index, whole, nil
+}
+
+// describeShared is for a step of two tensors. On the same cores they do not overlap
+// (checkDistinct), so that the step is a store to several tiles.
+func describeShared(s *step, t, other *tensor) error {
+	if t.Cores != other.Cores {
+		return traces.TraceError(int(s.line), "this access is of both %s %s and %s %s, whose "+
+			"cores overlap; name only one of them", t.kind(), t.Name, other.kind(), other.Name)
+	}
+	return traces.TraceError(int(s.line), "this store to several tiles writes both input %s and "+
+		"input %s; name only one of these inputs", t.Name, other.Name)
 }
 
 // isInRanges reports whether a step accesses one of the ranges. all is false if only a part of the

@@ -40,6 +40,18 @@ func TestMulticastInputIsNamedByAnyTileOfTheRectangle(t *testing.T) {
 			"of these inputs")
 }
 
+func TestShardedTensorsOnOverlappingCoresAreRejected(t *testing.T) {
+	const across, down = "sharded:1,1,2,1,0x100,int32,2", "sharded:1,1,1,2,0x100,int32,2"
+	for _, c := range []struct{ op, side, kind string }{
+		{"W", "in", "input"}, {"R", "out", "output"},
+	} {
+		wantError(t, l1Trace(access(c.op, 4, wh166+0x100, 1)),
+			tensorOptions(t, c.side+" a="+across, c.side+" b="+down),
+			"line 4: this access is of both "+c.kind+" a and "+c.kind+" b, whose cores overlap; "+
+				"name only one of them")
+	}
+}
+
 func TestInvalidTensorsAreRejected(t *testing.T) {
 	half := l1Trace(access("W", 8, wh166+0x100, 1), access("W", 8, wh166+0x118, 2),
 		access("R", 4, wh166+0x200, 3))
